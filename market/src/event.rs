@@ -1,0 +1,157 @@
+//! What connectors hand to the lanes: one decoded venue event, already in exact steps.
+//!
+//! Never: a venue's raw text; a decision about order, which is the guard's.
+
+use crate::{PairId, Scale, SymbolId, TickChange, Trade, Venue, guard::BreakReason};
+use serde::{Deserialize, Serialize};
+
+/// One of the redundant connections to a venue stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct LegId(pub u16);
+
+/// Where an event stands in its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Sequence {
+    /// The venue's own update ids, both ends included; a snapshot has both the same.
+    Venue {
+        /// First update id that the event covers.
+        first: u64,
+        /// Last update id that the event covers.
+        last: u64,
+    },
+    /// No venue id: the arrival order, strictly increasing, with gaps allowed.
+    Arrival(u64),
+}
+
+impl Sequence {
+    /// The sequence number that the event brings its stream to.
+    #[must_use]
+    pub const fn last(self) -> u64 {
+        match self {
+            Self::Venue { last, .. } => last,
+            Self::Arrival(seq) => seq,
+        }
+    }
+}
+
+/// How much of the venue's book a stream carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Window {
+    /// The whole book.
+    #[default]
+    Whole,
+    /// The best N levels of each side; what leaves the window dies.
+    Best(u32),
+    /// The whole book, but a snapshot knows only N levels a side; beyond them is a horizon.
+    Known(u32),
+}
+
+/// The whole state of a book at a position.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Its position.
+    pub sequence: Sequence,
+    /// The steps that its numbers are in.
+    pub scale: Scale,
+    /// Every live tick; of several at one key the last counts.
+    pub ticks: Vec<TickChange>,
+    /// How much of the book it is.
+    pub window: Window,
+}
+
+/// Changes of a book, all under one version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delta {
+    /// Its position.
+    pub sequence: Sequence,
+    /// The steps that its numbers are in.
+    pub scale: Scale,
+    /// The changes, in the venue's order.
+    pub changes: Vec<TickChange>,
+    /// The window that holds after them.
+    pub window: Window,
+}
+
+/// Introduces an instrument to its lane, before anything else of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listing {
+    /// Its venue.
+    pub venue: Venue,
+    /// Its pair across venues.
+    pub pair: PairId,
+    /// The epoch that its first book opens in.
+    pub epoch: u64,
+}
+
+/// The kinds of event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Body {
+    /// A new instrument.
+    Listing(Listing),
+    /// A whole book.
+    Snapshot(Snapshot),
+    /// Changes of a book.
+    Delta(Delta),
+    /// A trade, in the steps named beside it.
+    Trade {
+        /// The steps that its numbers are in.
+        scale: Scale,
+        /// The trade.
+        trade: Trade,
+    },
+    /// The connector knows that its view of this instrument is wrong.
+    Broken(BreakReason),
+    /// The leg carried something, a heartbeat perhaps; sent to every lane.
+    LegHeard,
+    /// The leg's connection ended; sent to every lane.
+    LegDown,
+}
+
+/// One event of one leg.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// Whose lane it goes to; for leg events the worker's number.
+    pub route: u64,
+    /// The instrument; meaningless for leg events.
+    pub symbol: SymbolId,
+    /// The leg that carried it.
+    pub leg: LegId,
+    /// When we received it, Unix nanoseconds of our clock.
+    pub received_ns: u64,
+    /// The venue's own time, Unix nanoseconds of its clock; 0 where it gives none.
+    pub venue_ns: u64,
+    /// What it says.
+    pub body: Body,
+}
+
+/// Spreads instruments over lanes; the high bits of a multiplicative hash, so that dense ids do not fall in step.
+#[must_use]
+pub fn route_of(symbol: SymbolId) -> u64 {
+    u64::from(symbol.0).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
+}
+
+impl Event {
+    /// An event of an instrument.
+    #[must_use]
+    pub fn of(symbol: SymbolId, leg: LegId, received_ns: u64, venue_ns: u64, body: Body) -> Self {
+        Self { route: route_of(symbol), symbol, leg, received_ns, venue_ns, body }
+    }
+
+    /// An event of a whole leg, for the lane of the given worker.
+    #[must_use]
+    pub fn of_leg(worker: u64, leg: LegId, received_ns: u64, body: Body) -> Self {
+        Self { route: worker, symbol: SymbolId(u32::MAX), leg, received_ns, venue_ns: 0, body }
+    }
+
+    /// Bytes that the event occupies while queued, for flow control.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let changes = match &self.body {
+            Body::Snapshot(snapshot) => snapshot.ticks.len(),
+            Body::Delta(delta) => delta.changes.len(),
+            _ => 0,
+        };
+        let bytes = size_of::<Self>().saturating_add(changes.saturating_mul(size_of::<TickChange>()));
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+}

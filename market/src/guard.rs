@@ -1,0 +1,542 @@
+//! The guard of one stream: decides what may be applied, so that a version can only rise and nothing is applied
+//! over a hole.
+//!
+//! It holds later updates back over a hole for a bounded time, builds the book aside from a snapshot plus bridging
+//! updates, and opens a new epoch when the sequence itself restarts. It knows neither books nor messages: payloads
+//! `S` (of snapshots) and `D` (of updates) pass through it.
+//!
+//! Never: a clock; `now_ns` is passed in and only measures how long something waits, never an order.
+
+use crate::{FeedState, LegId, Sequence, Version};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+
+/// Bounds of a guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How long later updates wait for a missing one, in nanoseconds.
+    pub hole_ns: u64,
+    /// How long a snapshot waits for its first bridging update before it is shown without one, in nanoseconds.
+    pub bridge_ns: u64,
+    /// Bytes of updates held back at most.
+    pub held_bytes_max: u64,
+    /// First pause between two requests for a snapshot, in nanoseconds; doubles with each.
+    pub refetch_ns_min: u64,
+    /// Longest such pause, in nanoseconds.
+    pub refetch_ns_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            hole_ns: 250_000_000,
+            bridge_ns: 250_000_000,
+            held_bytes_max: 4 << 20,
+            refetch_ns_min: 250_000_000,
+            refetch_ns_max: 30_000_000_000,
+        }
+    }
+}
+
+/// Applied ids remembered to tell a repeat from a regression; older repeats count as regressions, neither is applied.
+pub const RECENT_MAX: usize = 256;
+
+/// Why a connector declares an instrument's book wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum BreakReason {
+    /// The venue's checksum does not match.
+    Checksum,
+    /// A message of the instrument could not be decoded.
+    Undecodable,
+    /// The venue ended the subscription.
+    Unsubscribed,
+    /// The connector's queue overflowed.
+    Overflow,
+    /// All known levels of a side died while the venue has more.
+    Exhausted,
+}
+
+/// What became of an offered update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// Apply it now; it brings the stream to this version.
+    Apply(Version),
+    /// Hand it to [`Guard::hold`].
+    Hold,
+    /// Already applied.
+    Duplicate,
+    /// Older than what is shown: what last-write-wins would have shown.
+    Regression,
+    /// Covered by the snapshot that the stream starts from; neither a gap nor an error.
+    Covered,
+    /// No snapshot to build on, and none can be bridged without venue ids.
+    Unanchored,
+}
+
+/// Why a snapshot was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The updates held back do not join it: `snapshot + 1` is missing.
+    Unbridged,
+    /// It does not reach what is shown already.
+    Older,
+    /// It was taken already.
+    Duplicate,
+    /// Its kind of sequence is not the stream's.
+    OtherSequence,
+}
+
+/// How often each thing happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Holes that were not filled in time, and breaks told by the connector.
+    pub gaps: u64,
+    /// Books replaced after a gap.
+    pub resyncs: u64,
+    /// Restarts of the venue's ids.
+    pub resets: u64,
+    /// Times that the held updates passed their byte bound and were thrown away.
+    pub overflows: u64,
+    /// Snapshots refused.
+    pub refused: u64,
+    /// Snapshots asked for.
+    pub requests: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Held<D> {
+    first: u64,
+    last: u64,
+    bytes: u64,
+    payload: D,
+}
+
+#[derive(Clone, Debug)]
+struct Aside<S> {
+    id: u64,
+    since_ns: u64,
+    payload: S,
+}
+
+#[derive(Clone, Debug)]
+enum Phase<S> {
+    /// No book to build on: updates are held until a snapshot comes.
+    Waiting,
+    /// A snapshot is here, its first bridging update is not.
+    Aside(Aside<S>),
+    /// The book follows.
+    Live,
+}
+
+/// The guard of one stream.
+#[derive(Clone, Debug)]
+pub struct Guard<S, D> {
+    limits: Limits,
+    epoch: u64,
+    /// Version of the shown book.
+    shown: Option<Version>,
+    phase: Phase<S>,
+    /// The next snapshot opens a new epoch.
+    bump: bool,
+    /// No update was applied since the snapshot.
+    fresh: bool,
+    held: VecDeque<Held<D>>,
+    held_bytes: u64,
+    hole_since_ns: Option<u64>,
+    recent: VecDeque<u64>,
+    /// Last id seen per leg, to notice that it went backwards on one connection.
+    legs: Vec<(LegId, u64)>,
+    attempts: u32,
+    refetch_at_ns: Option<u64>,
+    counts: Counts,
+}
+
+impl<S, D> Guard<S, D> {
+    /// A guard whose first book opens in `epoch`.
+    #[must_use]
+    pub fn new(limits: Limits, epoch: u64) -> Self {
+        Self {
+            limits,
+            epoch,
+            shown: None,
+            phase: Phase::Waiting,
+            bump: false,
+            fresh: false,
+            held: VecDeque::new(),
+            held_bytes: 0,
+            hole_since_ns: None,
+            recent: VecDeque::new(),
+            legs: Vec::new(),
+            attempts: 0,
+            refetch_at_ns: None,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Version of the shown book.
+    #[must_use]
+    pub fn version(&self) -> Option<Version> {
+        self.shown
+    }
+
+    /// What the guard knows of the feed; staleness is not its business.
+    #[must_use]
+    pub fn state(&self) -> FeedState {
+        match (&self.phase, self.shown) {
+            (Phase::Live, _) => FeedState::Live,
+            (_, None) => FeedState::Syncing,
+            (_, Some(_)) => FeedState::Gapped,
+        }
+    }
+
+    /// How often each thing happened.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Bytes held back.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
+    /// When [`Guard::poll`] has something to do, if nothing else arrives.
+    #[must_use]
+    pub fn deadline_ns(&self) -> Option<u64> {
+        let hole = self.hole_since_ns.map(|since| since.saturating_add(self.limits.hole_ns));
+        match &self.phase {
+            Phase::Live => hole,
+            Phase::Aside(aside) => Some(aside.since_ns.saturating_add(self.limits.bridge_ns)),
+            Phase::Waiting => self.refetch_at_ns,
+        }
+    }
+
+    /// Decides about an update.
+    #[inline]
+    pub fn offer(&mut self, now_ns: u64, leg: LegId, sequence: Sequence) -> Offer {
+        match sequence {
+            Sequence::Arrival(seq) => self.offer_arrival(seq),
+            Sequence::Venue { first, last } => {
+                let backwards = self.heard(leg, last);
+                self.offer_venue(now_ns, first, last, backwards)
+            }
+        }
+    }
+
+    /// Notes a leg's id; whether it went backwards on this leg.
+    #[inline]
+    fn heard(&mut self, leg: LegId, last: u64) -> bool {
+        match self.legs.iter_mut().find(|(known, _)| *known == leg) {
+            Some((_, before)) => std::mem::replace(before, last) > last,
+            None => {
+                self.legs.push((leg, last));
+                false
+            }
+        }
+    }
+
+    fn offer_arrival(&mut self, seq: u64) -> Offer {
+        match (&self.phase, self.shown) {
+            (Phase::Live, Some(shown)) if seq > shown.seq => self.apply(Version::new(self.epoch, seq)),
+            (_, Some(shown)) if seq <= shown.seq => self.repeat(seq),
+            _ => Offer::Unanchored,
+        }
+    }
+
+    #[inline]
+    fn offer_venue(&mut self, now_ns: u64, first: u64, last: u64, backwards: bool) -> Offer {
+        if first > last {
+            return Offer::Regression;
+        }
+        if let Phase::Aside(aside) = &self.phase {
+            return if last <= aside.id { Offer::Covered } else { Offer::Hold };
+        }
+        let shown = match self.shown {
+            Some(shown) if !self.bump => shown.seq,
+            _ => return self.offer_unshown(last, backwards),
+        };
+        if last <= shown {
+            return self.offer_old(now_ns, last, backwards);
+        }
+        match self.phase {
+            Phase::Live if first <= shown.saturating_add(1) => self.apply(Version::new(self.epoch, last)),
+            Phase::Live => {
+                self.hole_since_ns.get_or_insert(now_ns);
+                Offer::Hold
+            }
+            _ => self.offer_unshown(last, backwards),
+        }
+    }
+
+    /// Nothing shown that it could be older than: it waits for a snapshot.
+    fn offer_unshown(&mut self, last: u64, backwards: bool) -> Offer {
+        if self.held.iter().any(|held| held.last == last) {
+            return Offer::Duplicate;
+        }
+        if self.bump && self.shown.is_some_and(|shown| last > shown.seq) {
+            // The ids go on where they were: that was no restart.
+            self.bump = false;
+            self.drop_held();
+        } else if backwards {
+            // The ids of this connection restarted while the stream was waiting: what it held belongs to no book.
+            self.drop_held();
+        }
+        Offer::Hold
+    }
+
+    /// At or below what is shown.
+    fn offer_old(&mut self, now_ns: u64, last: u64, backwards: bool) -> Offer {
+        let repeat = self.repeat(last);
+        if repeat == Offer::Duplicate {
+            return repeat;
+        }
+        if self.fresh {
+            return Offer::Covered;
+        }
+        if !backwards {
+            return Offer::Regression;
+        }
+        self.counts.resets += 1;
+        self.lose(now_ns);
+        self.bump = true;
+        self.drop_held();
+        Offer::Hold
+    }
+
+    fn repeat(&self, last: u64) -> Offer {
+        if self.recent.binary_search(&last).is_ok() { Offer::Duplicate } else { Offer::Regression }
+    }
+
+    #[inline]
+    fn apply(&mut self, version: Version) -> Offer {
+        self.shown = Some(version);
+        self.fresh = false;
+        if self.recent.len() == RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(version.seq);
+        Offer::Apply(version)
+    }
+
+    /// Keeps an update that [`Guard::offer`] said to hold. Over the byte bound everything held is thrown away and
+    /// the stream waits for a snapshot: a truncated prefix is never applied.
+    pub fn hold(&mut self, now_ns: u64, sequence: Sequence, payload: D, bytes: u64) {
+        let Sequence::Venue { first, last } = sequence else { return };
+        if self.held_bytes.saturating_add(bytes) > self.limits.held_bytes_max {
+            self.counts.overflows += 1;
+            if matches!(self.phase, Phase::Live) {
+                self.lose(now_ns);
+            }
+            self.phase = Phase::Waiting;
+            self.drop_held();
+            self.refetch_at_ns.get_or_insert(now_ns);
+            return;
+        }
+        let at = self.held.partition_point(|held| held.first < first);
+        if self.held.get(at).is_some_and(|held| held.last == last) {
+            return;
+        }
+        self.held.insert(at, Held { first, last, bytes, payload });
+        self.held_bytes = self.held_bytes.saturating_add(bytes);
+        if self.shown.is_none() && matches!(self.phase, Phase::Waiting) {
+            self.refetch_at_ns.get_or_insert(now_ns.saturating_add(self.limits.refetch_ns_min));
+        }
+    }
+
+    /// The next held update that now joins, if any. To be called until `None` after each applied update and each
+    /// replacement.
+    pub fn next_ready(&mut self) -> Option<(Version, D)> {
+        let shown = self.shown.filter(|_| matches!(self.phase, Phase::Live))?;
+        loop {
+            let Some(front) = self.held.front() else {
+                self.hole_since_ns = None;
+                return None;
+            };
+            if front.first > shown.seq.saturating_add(1) {
+                return None;
+            }
+            let held = self.held.pop_front()?;
+            self.held_bytes = self.held_bytes.saturating_sub(held.bytes);
+            if held.last > shown.seq {
+                let version = Version::new(self.epoch, held.last);
+                self.apply(version);
+                return Some((version, held.payload));
+            }
+        }
+    }
+
+    /// Offers a snapshot. `Ok(Some(_))` says to replace the book now; `Ok(None)` that it waits for its bridge.
+    ///
+    /// # Errors
+    /// [`Refusal`], with a new request already planned where one is needed.
+    pub fn offer_snapshot(
+        &mut self,
+        now_ns: u64,
+        sequence: Sequence,
+        payload: S,
+    ) -> Result<Option<(Version, S)>, Refusal> {
+        match sequence {
+            Sequence::Arrival(seq) => {
+                if self.shown.is_some_and(|shown| seq <= shown.seq) {
+                    return Err(self.refuse(Refusal::Duplicate));
+                }
+                // A synthesized sequence has no meaning beyond its own start, so each start is an epoch.
+                self.bump = self.shown.is_some();
+                self.drop_held();
+                Ok(Some(self.replace(seq, payload)))
+            }
+            Sequence::Venue { last, .. } => self.offer_anchored(now_ns, last, payload),
+        }
+    }
+
+    fn offer_anchored(&mut self, now_ns: u64, id: u64, payload: S) -> Result<Option<(Version, S)>, Refusal> {
+        let shown = self.shown.filter(|_| !self.bump).map(|shown| shown.seq);
+        if matches!(self.phase, Phase::Live) && shown.is_some_and(|shown| id < shown) {
+            return Err(self.refuse(Refusal::Older));
+        }
+        if self.bump && self.shown.is_some_and(|shown| id >= shown.seq) {
+            // From before the restart of the ids.
+            return Err(self.refuse(Refusal::Older));
+        }
+        while self.held.front().is_some_and(|front| front.last <= id) {
+            let gone = self.held.pop_front().map_or(0, |held| held.bytes);
+            self.held_bytes = self.held_bytes.saturating_sub(gone);
+        }
+        if self.held.front().is_some_and(|front| front.first > id.saturating_add(1)) {
+            if matches!(self.phase, Phase::Live) {
+                // A snapshot inside the hole brings the book forward; what is held goes on waiting.
+                return Ok(Some(self.replace(id, payload)));
+            }
+            self.phase = Phase::Waiting;
+            self.plan_refetch(now_ns);
+            return Err(self.refuse(Refusal::Unbridged));
+        }
+        if shown.is_some_and(|shown| self.reach(id) < shown) {
+            self.plan_refetch(now_ns);
+            return Err(self.refuse(Refusal::Older));
+        }
+        if self.held.is_empty() && !matches!(self.phase, Phase::Live) {
+            self.phase = Phase::Aside(Aside { id, since_ns: now_ns, payload });
+            return Ok(None);
+        }
+        Ok(Some(self.replace(id, payload)))
+    }
+
+    /// How far a snapshot gets over the held updates that join it.
+    fn reach(&self, id: u64) -> u64 {
+        let join =
+            |reached: u64, held: &Held<D>| (held.first <= reached.saturating_add(1)).then_some(reached.max(held.last));
+        self.held
+            .iter()
+            .try_fold(id, |reached, held| join(reached, held).ok_or(reached))
+            .unwrap_or_else(|reached| reached)
+    }
+
+    fn replace(&mut self, seq: u64, payload: S) -> (Version, S) {
+        if self.bump {
+            self.epoch = self.epoch.saturating_add(1);
+            self.bump = false;
+        }
+        if self.shown.is_some() && !matches!(self.phase, Phase::Live) {
+            self.counts.resyncs += 1;
+        }
+        let version = Version::new(self.epoch, seq);
+        self.shown = Some(version);
+        self.phase = Phase::Live;
+        self.fresh = true;
+        self.recent.clear();
+        self.attempts = 0;
+        self.refetch_at_ns = None;
+        self.hole_since_ns = None;
+        (version, payload)
+    }
+
+    /// Time passes: gives up on a hole, or shows a snapshot that nothing contradicted. To be called after
+    /// [`Guard::hold`] and at [`Guard::deadline_ns`].
+    pub fn poll(&mut self, now_ns: u64) -> Option<(Version, S)> {
+        let hole = self.hole_since_ns.filter(|_| matches!(self.phase, Phase::Live));
+        if hole.is_some_and(|since| now_ns >= since.saturating_add(self.limits.hole_ns)) {
+            self.lose(now_ns);
+            return None;
+        }
+        let Phase::Aside(aside) = &self.phase else { return None };
+        let unbridged = self.held.front().is_some_and(|front| front.first > aside.id.saturating_add(1));
+        if unbridged {
+            self.phase = Phase::Waiting;
+            self.counts.refused += 1;
+            self.plan_refetch(now_ns);
+            return None;
+        }
+        let waited = now_ns >= aside.since_ns.saturating_add(self.limits.bridge_ns);
+        if self.held.is_empty() && !waited {
+            return None;
+        }
+        match std::mem::replace(&mut self.phase, Phase::Waiting) {
+            Phase::Aside(aside) => Some(self.replace(aside.id, aside.payload)),
+            other => {
+                self.phase = other;
+                None
+            }
+        }
+    }
+
+    /// The connector knows that the book is wrong: it keeps its mark until a snapshot replaces it.
+    pub fn broken(&mut self, now_ns: u64) {
+        match self.phase {
+            Phase::Live => self.lose(now_ns),
+            Phase::Aside(_) => {
+                self.phase = Phase::Waiting;
+                self.plan_refetch(now_ns);
+            }
+            Phase::Waiting => {}
+        }
+        self.drop_held();
+    }
+
+    /// A rebuilt book has the shown version but other content: the same place in a new epoch.
+    pub fn diverged(&mut self) -> Option<Version> {
+        self.epoch = self.epoch.saturating_add(1);
+        self.shown = self.shown.map(|shown| Version::new(self.epoch, shown.seq));
+        self.shown
+    }
+
+    /// Whether a snapshot should be asked for now; at most one is in flight, and the pauses double up to their cap.
+    pub fn wants_snapshot(&mut self, now_ns: u64) -> bool {
+        let due = matches!(self.phase, Phase::Waiting) && self.refetch_at_ns.is_some_and(|at| now_ns >= at);
+        if due {
+            self.counts.requests += 1;
+            self.plan_refetch(now_ns);
+        }
+        due
+    }
+
+    fn plan_refetch(&mut self, now_ns: u64) {
+        let factor = 1_u64.checked_shl(self.attempts.min(32)).unwrap_or(u64::MAX);
+        let pause = self.limits.refetch_ns_min.saturating_mul(factor).min(self.limits.refetch_ns_max);
+        self.attempts = self.attempts.saturating_add(1);
+        self.refetch_at_ns = Some(now_ns.saturating_add(pause));
+    }
+
+    fn lose(&mut self, now_ns: u64) {
+        self.counts.gaps += 1;
+        self.phase = Phase::Waiting;
+        self.hole_since_ns = None;
+        self.attempts = 0;
+        self.refetch_at_ns = Some(now_ns);
+    }
+
+    fn drop_held(&mut self) {
+        self.held.clear();
+        self.held_bytes = 0;
+        self.hole_since_ns = None;
+    }
+
+    fn refuse(&mut self, refusal: Refusal) -> Refusal {
+        self.counts.refused += 1;
+        refusal
+    }
+}
+
+#[cfg(test)]
+mod tests;
