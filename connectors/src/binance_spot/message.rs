@@ -1,0 +1,66 @@
+//! The shapes of Binance spot messages, borrowed from the frame.
+//!
+//! Never: a number as anything but its token text.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+/// A message of a combined stream.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Combined<'a> {
+    #[serde(borrow)]
+    pub(crate) stream: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) data: &'a RawValue,
+}
+
+/// `depthUpdate`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Depth<'a> {
+    /// Event time, Unix milliseconds.
+    #[serde(rename = "E")]
+    pub(crate) event_ms: u64,
+    #[serde(rename = "s", borrow)]
+    pub(crate) symbol: Cow<'a, str>,
+    #[serde(rename = "U")]
+    pub(crate) first: u64,
+    #[serde(rename = "u")]
+    pub(crate) last: u64,
+    #[serde(rename = "b", borrow)]
+    pub(crate) bids: Vec<(&'a RawValue, &'a RawValue)>,
+    #[serde(rename = "a", borrow)]
+    pub(crate) asks: Vec<(&'a RawValue, &'a RawValue)>,
+}
+
+/// The REST snapshot.
+#[derive(Debug, Deserialize)]
+pub(crate) struct DepthSnapshot<'a> {
+    #[serde(rename = "lastUpdateId")]
+    pub(crate) last: u64,
+    #[serde(borrow)]
+    pub(crate) bids: Vec<(&'a RawValue, &'a RawValue)>,
+    #[serde(borrow)]
+    pub(crate) asks: Vec<(&'a RawValue, &'a RawValue)>,
+}
+
+/// `trade` and `aggTrade`, which differ in the name of their id.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Trade<'a> {
+    #[serde(rename = "s", borrow)]
+    pub(crate) symbol: Cow<'a, str>,
+    #[serde(rename = "t", borrow, default)]
+    pub(crate) trade_id: Option<&'a RawValue>,
+    #[serde(rename = "a", borrow, default)]
+    pub(crate) aggregate_id: Option<&'a RawValue>,
+    #[serde(rename = "p", borrow)]
+    pub(crate) price: &'a RawValue,
+    #[serde(rename = "q", borrow)]
+    pub(crate) quantity: &'a RawValue,
+    /// Trade time, Unix milliseconds.
+    #[serde(rename = "T")]
+    pub(crate) trade_ms: u64,
+    /// The buyer was the maker.
+    #[serde(rename = "m")]
+    pub(crate) buyer_made: bool,
+}

@@ -1,0 +1,13 @@
+//! Kraken spot, WebSocket v2, in the venue's own rules:
+//!
+//! 1. A snapshot replaces. An update's levels are applied in order; several of one price may be in one message.
+//! 2. After each message both sides are truncated to the subscribed depth; no zero is sent for what leaves it.
+//! 3. Then the CRC32 over the best 10 asks, then bids, must match: price text without point and leading zeros, the
+//!    quantity's likewise, in the venue's own spelling.
+//! 4. There is no sequence: a mismatch means to drop the book, subscribe anew and wait for a snapshot.
+//!
+//! Never: a number parsed as a float; `0.50930100` has a checksum that `0.509301` has not.
+
+pub mod book;
+pub mod feed;
+pub mod message;

@@ -1,0 +1,136 @@
+//! Listings: how a venue's symbol becomes an instrument with assets, and in which epoch its first book opens.
+//!
+//! Never: a guess about a symbol that no rule splits; it is refused by name.
+
+use super::{Undecodable, excerpt};
+use foldhash::HashMap;
+use market::{Body, Directory, Event, Instrument, LegId, Listing, Venue};
+use std::sync::Arc;
+
+/// Longest symbol taken from a venue, in bytes; `ibc/` denominations have 68.
+pub const SYMBOL_BYTES_MAX: usize = 128;
+
+/// Quote assets by which a symbol without separator is split, tried longest first.
+const QUOTE_ASSETS: [&str; 40] = [
+    "FDUSD", "USDT", "USDC", "TUSD", "BUSD", "USDS", "USDP", "USD1", "EURI", "AEUR", "IDRT", "BIDR", "BVND", "BKRW",
+    "DOGE", "GYEN", "BTC", "ETH", "BNB", "TRY", "EUR", "GBP", "BRL", "RUB", "AUD", "UAH", "NGN", "ZAR", "DAI", "PAX",
+    "XRP", "TRX", "DOT", "VAI", "PLN", "RON", "ARS", "JPY", "MXN", "USD",
+];
+
+/// What is known about instruments before their first message.
+#[derive(Debug, Default)]
+pub struct Listings {
+    directory: Arc<Directory>,
+    /// Assets of symbols that no rule splits, or splits wrongly.
+    assets: HashMap<(Venue, Box<str>), (Box<str>, Box<str>)>,
+    /// Epochs that instruments reached before, by `venue/symbol`.
+    epochs: HashMap<Box<str>, u64>,
+    /// Epoch that a stream without venue ids opens in at the least.
+    synthesized_epoch: u64,
+}
+
+impl Listings {
+    /// Listings that fill the given directory.
+    #[must_use]
+    pub fn new(directory: Arc<Directory>) -> Self {
+        Self { directory, ..Self::default() }
+    }
+
+    /// Names the assets of a symbol.
+    #[must_use]
+    pub fn with_assets(mut self, venue: Venue, symbol: &str, asset_0: &str, asset_1: &str) -> Self {
+        self.assets.insert((venue, symbol.into()), (asset_0.into(), asset_1.into()));
+        self
+    }
+
+    /// Says which epochs instruments reached before, and in which one new synthesized streams open at the least.
+    #[must_use]
+    pub fn with_epochs(mut self, epochs: HashMap<Box<str>, u64>, synthesized_epoch: u64) -> Self {
+        self.epochs = epochs;
+        self.synthesized_epoch = synthesized_epoch;
+        self
+    }
+
+    /// The directory that is filled.
+    #[must_use]
+    pub fn directory(&self) -> &Arc<Directory> {
+        &self.directory
+    }
+
+    /// The instrument of a symbol, and the event that introduces it if it is new to the caller.
+    pub(crate) fn list(&self, request: Request<'_>) -> Result<(Arc<Instrument>, Event), Undecodable> {
+        let Request { venue, symbol, anchored, leg, received_ns } = request;
+        let unknown = || Undecodable::Symbol { venue, symbol: excerpt(symbol) };
+        if symbol.is_empty() || symbol.len() > SYMBOL_BYTES_MAX {
+            return Err(unknown());
+        }
+        let named = self.assets.get(&(venue, symbol.into())).map(|(base, quote)| (&**base, &**quote));
+        let (asset_0, asset_1) = named.or_else(|| split(symbol)).ok_or_else(unknown)?;
+        let instrument = self.directory.intern(venue, symbol, asset_0, asset_1)?;
+        let reached = self.epochs.get(&*instrument.text).copied();
+        let epoch = match (anchored, reached) {
+            (true, reached) => reached.unwrap_or(0),
+            // A synthesized stream starts anew with each start, so above all that was ever shown.
+            (false, reached) => self.synthesized_epoch.max(reached.map_or(0, |epoch| epoch.saturating_add(1))),
+        };
+        let listing = Listing { venue, pair: instrument.pair, epoch };
+        let event = Event::of(instrument.id, leg, received_ns, 0, Body::Listing(listing));
+        Ok((instrument, event))
+    }
+}
+
+/// What a feed asks for when it meets a symbol for the first time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) venue: Venue,
+    pub(crate) symbol: &'a str,
+    /// The venue numbers the stream's updates itself.
+    pub(crate) anchored: bool,
+    pub(crate) leg: LegId,
+    pub(crate) received_ns: u64,
+}
+
+/// Splits `BASE/QUOTE`, or `BASEQUOTE` by a known quote asset.
+fn split(symbol: &str) -> Option<(&str, &str)> {
+    if let Some((base, quote)) = symbol.split_once('/') {
+        return (!base.is_empty() && !quote.is_empty()).then_some((base, quote));
+    }
+    QUOTE_ASSETS
+        .iter()
+        .filter_map(|quote| symbol.strip_suffix(quote).map(|base| (base, *quote)))
+        .filter(|(base, _)| !base.is_empty())
+        .max_by_key(|(_, quote)| quote.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols_split_by_separator_or_longest_quote_asset() {
+        for (symbol, right) in [
+            ("BTCUSDT", Some(("BTC", "USDT"))),
+            ("SWRVBUSD", Some(("SWRV", "BUSD"))),
+            ("BUSDTRY", Some(("BUSD", "TRY"))),
+            ("AAVEUPUSDT", Some(("AAVEUP", "USDT"))),
+            ("RUNEEUR", Some(("RUNE", "EUR"))),
+            ("BTC/USD", Some(("BTC", "USD"))),
+            ("USDT", None),
+            ("WHAT", None),
+            ("/USD", None),
+        ] {
+            assert_eq!(split(symbol), right, "{symbol}");
+        }
+    }
+
+    #[test]
+    fn a_table_overrides_the_rule_and_an_unknown_symbol_is_named() {
+        let listings = Listings::new(Arc::default()).with_assets(Venue::BinanceSpot, "ABCXYZ", "ABC", "XYZ");
+        let request =
+            |symbol| Request { venue: Venue::BinanceSpot, symbol, anchored: true, leg: LegId(0), received_ns: 1 };
+        let (instrument, _) = listings.list(request("ABCXYZ")).unwrap();
+        assert_eq!((&*instrument.asset_0, &*instrument.asset_1), ("ABC", "XYZ"));
+        let unknown = listings.list(request("ABCXYW")).unwrap_err();
+        assert!(matches!(&unknown, Undecodable::Symbol { symbol, .. } if &**symbol == "ABCXYW"), "{unknown}");
+    }
+}

@@ -1,0 +1,104 @@
+//! Numbers of a message in an instrument's steps, from the venue's own token text.
+//!
+//! Never: a float; a message applied in part because one of its numbers is bad.
+
+use super::{Undecodable, excerpt};
+use market::{Decimal, Scale, ScaleError, Side, TickChange, U256, Venue};
+use serde_json::value::RawValue;
+
+/// The text of a JSON string or number token, without quotes.
+pub(crate) fn token(raw: &RawValue) -> &str {
+    let text = raw.get();
+    text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text)
+}
+
+/// One level as the venue wrote it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LevelText<'a> {
+    pub(crate) side: Side,
+    pub(crate) price: &'a str,
+    pub(crate) quantity: &'a str,
+}
+
+/// Who is being read, for errors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    pub(crate) venue: Venue,
+    pub(crate) symbol: &'a str,
+}
+
+impl Subject<'_> {
+    fn number(self, text: &str, source: ScaleError) -> Undecodable {
+        Undecodable::Number { venue: self.venue, symbol: self.symbol.into(), text: excerpt(text), source }
+    }
+
+    fn parse(self, text: &str) -> Result<Decimal, Undecodable> {
+        Decimal::parse(text).map_err(|error| self.number(text, error.into()))
+    }
+
+    /// A price and a quantity in steps; the scale is refined where they need it.
+    pub(crate) fn pair(self, scale: &mut Scale, price: &str, quantity: &str) -> Result<(i64, U256), Undecodable> {
+        let (price_value, quantity_value) = (self.parse(price)?, self.parse(quantity)?);
+        let refined = scale.refined(&price_value, &quantity_value).map_err(|error| self.number(price, error))?;
+        let tick_index = refined.price(&price_value).map_err(|error| self.number(price, error))?;
+        let steps = refined.quantity(&quantity_value).map_err(|error| self.number(quantity, error))?;
+        *scale = refined;
+        Ok((tick_index, steps))
+    }
+
+    /// All levels of a message, in one scale that holds every one of them.
+    pub(crate) fn levels<'a>(
+        self,
+        scale: &mut Scale,
+        levels: impl Iterator<Item = LevelText<'a>> + Clone,
+    ) -> Result<Vec<TickChange>, Undecodable> {
+        let mut refined = *scale;
+        let mut values = Vec::with_capacity(levels.size_hint().0);
+        for level in levels.clone() {
+            let (price, quantity) = (self.parse(level.price)?, self.parse(level.quantity)?);
+            refined = refined.refined(&price, &quantity).map_err(|error| self.number(level.price, error))?;
+            values.push((price, quantity));
+        }
+        let mut changes = Vec::with_capacity(values.len());
+        for (level, (price, quantity)) in levels.zip(&values) {
+            let tick_index = refined.price(price).map_err(|error| self.number(level.price, error))?;
+            let reserves = refined.quantity(quantity).map_err(|error| self.number(level.quantity, error))?;
+            changes.push(TickChange::at(level.side, tick_index, reserves));
+        }
+        *scale = refined;
+        Ok(changes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUBJECT: Subject<'_> = Subject { venue: Venue::BinanceSpot, symbol: "X" };
+
+    fn bid<'a>(price: &'a str, quantity: &'a str) -> LevelText<'a> {
+        LevelText { side: Side::Bid, price, quantity }
+    }
+
+    #[test]
+    fn mixed_spellings_are_exact_in_one_scale() {
+        let mut scale = Scale::default();
+        let levels = [bid("1.7e-7", "5."), bid("0.0000082", ".5"), bid("1", "0E-8")];
+        let changes = SUBJECT.levels(&mut scale, levels.into_iter()).unwrap();
+        assert_eq!(scale, Scale { price: -8, quantity: -1 });
+        let prices: Vec<_> = changes.iter().map(|change| change.key.tick_index).collect();
+        assert_eq!(prices, [17, 820, 100_000_000]);
+        assert!(changes[2].reserves.is_zero());
+    }
+
+    #[test]
+    fn one_bad_number_refuses_the_message_and_leaves_the_scale() {
+        for bad in ["NaN", "Infinity", "", "null", "abc", "-1", "1e60", "92233720368547758080"] {
+            let mut scale = Scale { price: -2, quantity: -2 };
+            let levels = [bid("1.2345", "1"), bid(bad, "1")];
+            let error = SUBJECT.levels(&mut scale, levels.into_iter()).unwrap_err();
+            assert!(matches!(error, Undecodable::Number { .. }), "{bad}: {error}");
+            assert_eq!(scale, Scale { price: -2, quantity: -2 }, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What a lane publishes when a cut closes.
+//!
+//! Never: a level that did not change over the cut, or a change without its versions.
+
+use market::{
+    AdmittedChanges, AdmittedTrade, Best, Feed, Level, LevelChange, PairId, Quote, Scale, SymbolId, Trade, Version,
+};
+
+/// One worker's part of a closed cut.
+#[derive(Clone, Debug, Default)]
+pub struct LaneCut {
+    /// The cut.
+    pub cut: u64,
+    /// Instruments that changed, by number.
+    pub instruments: Vec<InstrumentCut>,
+    /// Instruments whose book must be fetched anew.
+    pub requests: Vec<SymbolId>,
+    /// Bytes of the events that went into it, for flow control.
+    pub input_bytes: u64,
+    /// What happened since the worker's last cut.
+    pub counts: LaneCounts,
+}
+
+/// One instrument's part of a closed cut.
+#[derive(Clone, Debug)]
+pub struct InstrumentCut {
+    /// The instrument.
+    pub symbol: SymbolId,
+    /// The version at the close; none before the first book.
+    pub version: Option<Version>,
+    /// When the last event that counted was received, Unix nanoseconds; ages are told from it.
+    pub received_ns: u64,
+    /// The steps that all numbers here are in.
+    pub scale: Scale,
+    /// What the book did.
+    pub book: BookCut,
+    /// The quote, if it changed.
+    pub quote: Option<Quote>,
+    /// Feed state and flags, if they changed.
+    pub feed: Option<Feed>,
+    /// Trades shown, in the venue's order, each in its own steps.
+    pub trades: Vec<(Scale, Trade)>,
+    /// What the store keeps; empty if no store is fed.
+    pub admitted: Vec<AdmittedChanges>,
+    /// Trades that the store keeps.
+    pub admitted_trades: Vec<AdmittedTrade>,
+}
+
+/// What a book did over a cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BookCut {
+    /// Nothing was applied.
+    Unchanged,
+    /// Net changes from the version before to the one at the close; none if all was reversed.
+    Delta {
+        /// The version published before.
+        base: Version,
+        /// Levels that differ from it.
+        changes: Vec<LevelChange>,
+    },
+    /// The book was replaced, or its steps were refined.
+    Snapshot {
+        /// Bids, best first.
+        bids: Vec<Level>,
+        /// Asks, best first.
+        asks: Vec<Level>,
+        /// Worst price known of bids and asks, where the venue has more.
+        horizon: [Option<i64>; 2],
+    },
+}
+
+/// What happened in a lane; sums over its instruments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaneCounts {
+    /// Updates applied.
+    pub applied: u64,
+    /// Updates that were applied already.
+    pub duplicates: u64,
+    /// Updates older than what is shown: what last-write-wins would have shown.
+    pub regressions: u64,
+    /// Updates covered by a snapshot.
+    pub covered: u64,
+    /// Updates without a book to apply them to.
+    pub unanchored: u64,
+    /// Updates held back.
+    pub held: u64,
+    /// Holes that were not filled in time, and breaks told by connectors.
+    pub gaps: u64,
+    /// Books replaced after a gap.
+    pub resyncs: u64,
+    /// Restarts of a venue's ids.
+    pub resets: u64,
+    /// Buffers thrown away at their byte bound.
+    pub overflows: u64,
+    /// Snapshots refused.
+    pub refused: u64,
+    /// Snapshots asked for.
+    pub requests: u64,
+    /// Trades shown.
+    pub trades: u64,
+    /// Trades repeated.
+    pub trade_duplicates: u64,
+    /// Trades older than the shown one.
+    pub trades_late: u64,
+    /// Updates whose numbers do not fit the book's steps.
+    pub unrepresentable: u64,
+}
+
+/// A pair's new consolidated best; none when no venue holds one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BestChange {
+    /// The cut at whose close it holds.
+    pub cut: u64,
+    /// The pair.
+    pub pair: PairId,
+    /// The best.
+    pub best: Option<Best>,
+}
+
+impl LaneCounts {
+    /// Adds another lane's counts.
+    pub fn add(&mut self, other: &Self) {
+        for (sum, more) in self.fields().into_iter().zip(other.values()) {
+            *sum = sum.saturating_add(more.1);
+        }
+    }
+
+    /// Every count with its name.
+    #[must_use]
+    pub fn values(&self) -> [(&'static str, u64); 16] {
+        [
+            ("applied", self.applied),
+            ("duplicates", self.duplicates),
+            ("regressions", self.regressions),
+            ("covered", self.covered),
+            ("unanchored", self.unanchored),
+            ("held", self.held),
+            ("gaps", self.gaps),
+            ("resyncs", self.resyncs),
+            ("resets", self.resets),
+            ("overflows", self.overflows),
+            ("refused", self.refused),
+            ("requests", self.requests),
+            ("trades", self.trades),
+            ("trade_duplicates", self.trade_duplicates),
+            ("trades_late", self.trades_late),
+            ("unrepresentable", self.unrepresentable),
+        ]
+    }
+
+    fn fields(&mut self) -> [&mut u64; 16] {
+        [
+            &mut self.applied,
+            &mut self.duplicates,
+            &mut self.regressions,
+            &mut self.covered,
+            &mut self.unanchored,
+            &mut self.held,
+            &mut self.gaps,
+            &mut self.resyncs,
+            &mut self.resets,
+            &mut self.overflows,
+            &mut self.refused,
+            &mut self.requests,
+            &mut self.trades,
+            &mut self.trade_duplicates,
+            &mut self.trades_late,
+            &mut self.unrepresentable,
+        ]
+    }
+}

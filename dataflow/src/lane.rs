@@ -1,0 +1,185 @@
+//! The lane: the single writer of its instruments. Admits on arrival, applies at once, and says at the close of a cut
+//! what changed. A pure state machine; `operator` runs it inside timely.
+//!
+//! Bounds in time are met at the first cut that ends no earlier, whichever cuts happen to be visited, so that output
+//! depends on the input alone.
+//!
+//! Never: a clock, or anything of another instrument when one is broken.
+
+mod instrument;
+mod legs;
+mod timers;
+
+use crate::{
+    clock::CutClock,
+    cut::{LaneCounts, LaneCut},
+};
+use instrument::Instrument;
+use legs::Legs;
+use market::{Best, Body, Event, FeedState, PairId, SymbolId, guard::Limits};
+use timers::Timers;
+
+/// How a lane behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneConfig {
+    /// The grid of cuts.
+    pub clock: CutClock,
+    /// Bounds of each guard.
+    pub limits: Limits,
+    /// A connection silent for this long makes its instruments stale, nanoseconds.
+    pub silent_ns: u64,
+    /// Whether admitted changes are handed on for the store.
+    pub admitted: bool,
+}
+
+/// A pair's candidate for its best: what an instrument offered before, and what it offers now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuoteChange {
+    /// The pair.
+    pub pair: PairId,
+    /// What it offered, if anything.
+    pub before: Option<Best>,
+    /// What it offers, if anything.
+    pub now: Option<Best>,
+}
+
+/// All instruments of one worker.
+pub struct Lane {
+    config: LaneConfig,
+    instruments: Vec<Option<Box<Instrument>>>,
+    dirty: Vec<SymbolId>,
+    timers: Timers,
+    legs: Legs,
+    counts: LaneCounts,
+    input_bytes: u64,
+}
+
+impl Lane {
+    /// An empty lane.
+    #[must_use]
+    pub fn new(config: LaneConfig) -> Self {
+        Self {
+            config,
+            instruments: Vec::new(),
+            dirty: Vec::new(),
+            timers: Timers::default(),
+            legs: Legs::new(config.silent_ns),
+            counts: LaneCounts::default(),
+            input_bytes: 0,
+        }
+    }
+
+    /// Takes an event: decides, and applies what is admitted.
+    #[inline]
+    pub fn take(&mut self, event: Event) {
+        self.input_bytes = self.input_bytes.saturating_add(event.bytes());
+        match event.body {
+            Body::LegHeard => self.legs.heard(event.leg, event.received_ns, &mut self.dirty),
+            Body::LegDown => self.legs.down(event.leg, event.received_ns, &mut self.dirty),
+            Body::Listing(listing) => {
+                let at = index(event.symbol);
+                if self.instruments.len() <= at {
+                    self.instruments.resize_with(at + 1, || None);
+                }
+                if let Some(place) = self.instruments.get_mut(at).filter(|place| place.is_none()) {
+                    *place = Some(Box::new(Instrument::new(event.symbol, listing, &self.config)));
+                    self.dirty.push(event.symbol);
+                }
+            }
+            _ => self.take_instrument(event),
+        }
+    }
+
+    #[inline]
+    fn take_instrument(&mut self, event: Event) {
+        let symbol = event.symbol;
+        let Some(instrument) = self.instruments.get_mut(index(symbol)).and_then(Option::as_mut) else {
+            self.counts.unanchored += 1;
+            return;
+        };
+        if matches!(event.body, Body::Delta(_)) && instrument.joins(event.leg) {
+            self.legs.join(event.leg, symbol);
+        }
+        instrument.take(event, &mut self.counts);
+        if instrument.mark_dirty() {
+            self.dirty.push(symbol);
+        }
+        if let Some(deadline_ns) = instrument.deadline_ns() {
+            let due = self.config.clock.due(deadline_ns);
+            if instrument.reschedule(due) {
+                self.timers.schedule(due, symbol);
+            }
+        }
+    }
+
+    /// The next cut at which something is due even if no event arrives. Without `waiting`, only what the guards have
+    /// pending of what they hold counts, for the end of a replay.
+    #[must_use]
+    pub fn next_due(&self, waiting: bool) -> Option<u64> {
+        let timer = self.timers.next();
+        if !waiting {
+            return timer;
+        }
+        let leg = self.legs.deadline_ns().map(|deadline_ns| self.config.clock.due(deadline_ns));
+        timer.into_iter().chain(leg).min()
+    }
+
+    /// Closes a cut: everything due is done, and what changed is pushed, instruments by number. Silence of a leg counts
+    /// only while `waiting` for input.
+    pub fn close(&mut self, cut: u64, waiting: bool, out: &mut LaneCut, quotes: &mut Vec<QuoteChange>) {
+        out.cut = cut;
+        out.input_bytes = std::mem::take(&mut self.input_bytes);
+        if waiting {
+            self.legs.expire(self.config.clock.end_ns(cut), &mut self.dirty);
+        }
+        self.timers.due(cut, &mut self.dirty);
+        let mut dirty = std::mem::take(&mut self.dirty);
+        dirty.sort_unstable();
+        dirty.dedup();
+        for symbol in &dirty {
+            self.close_instrument(*symbol, cut, out, quotes);
+        }
+        dirty.clear();
+        self.dirty = dirty;
+        out.counts = std::mem::take(&mut self.counts);
+    }
+
+    fn close_instrument(&mut self, symbol: SymbolId, cut: u64, out: &mut LaneCut, quotes: &mut Vec<QuoteChange>) {
+        let end_ns = self.config.clock.end_ns(cut);
+        let Some(instrument) = self.instruments.get_mut(index(symbol)).and_then(Option::as_mut) else { return };
+        if instrument.poll(cut, end_ns, &mut self.counts) {
+            out.requests.push(symbol);
+        }
+        let stale = self.legs.silent(instrument.legs());
+        if let Some(published) = instrument.publish(stale, end_ns, &mut self.counts) {
+            quotes.extend(instrument.quote_change());
+            out.instruments.push(published);
+        }
+        if let Some(deadline_ns) = instrument.deadline_ns() {
+            // What could not be done at this close is due at the next one at the earliest.
+            let due = self.config.clock.due(deadline_ns.max(end_ns.saturating_add(1)));
+            if instrument.reschedule(due) {
+                self.timers.schedule(due, symbol);
+            }
+        }
+    }
+
+    /// Live ticks of all books.
+    #[must_use]
+    pub fn live_ticks(&self) -> usize {
+        self.instruments.iter().flatten().map(|instrument| instrument.live_ticks()).sum()
+    }
+
+    /// What an instrument's guard knows of its feed.
+    #[must_use]
+    pub fn state(&self, symbol: SymbolId) -> Option<FeedState> {
+        self.instruments.get(index(symbol)).and_then(Option::as_ref).map(|instrument| instrument.state())
+    }
+}
+
+fn index(symbol: SymbolId) -> usize {
+    usize::try_from(symbol.0).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests;

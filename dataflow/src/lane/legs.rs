@@ -1,0 +1,78 @@
+//! Life of the legs: when each was heard last, and whose instruments depend on it.
+//!
+//! Never: an instrument called stale because of another connection's silence.
+
+use market::{LegId, SymbolId};
+
+#[derive(Debug, Default)]
+struct Leg {
+    heard_ns: u64,
+    silent: bool,
+    instruments: Vec<SymbolId>,
+}
+
+/// The legs that a lane heard of.
+#[derive(Debug)]
+pub(super) struct Legs {
+    silent_ns: u64,
+    legs: Vec<Leg>,
+}
+
+impl Legs {
+    pub(super) fn new(silent_ns: u64) -> Self {
+        Self { silent_ns, legs: Vec::new() }
+    }
+
+    fn leg(&mut self, leg: LegId) -> Option<&mut Leg> {
+        let at = usize::from(leg.0);
+        if self.legs.len() <= at {
+            self.legs.resize_with(at + 1, Leg::default);
+        }
+        self.legs.get_mut(at)
+    }
+
+    pub(super) fn heard(&mut self, leg: LegId, now_ns: u64, dirty: &mut Vec<SymbolId>) {
+        let Some(leg) = self.leg(leg) else { return };
+        leg.heard_ns = leg.heard_ns.max(now_ns);
+        if std::mem::replace(&mut leg.silent, false) {
+            dirty.extend_from_slice(&leg.instruments);
+        }
+    }
+
+    pub(super) fn down(&mut self, leg: LegId, _now_ns: u64, dirty: &mut Vec<SymbolId>) {
+        let Some(leg) = self.leg(leg) else { return };
+        if !std::mem::replace(&mut leg.silent, true) {
+            dirty.extend_from_slice(&leg.instruments);
+        }
+    }
+
+    pub(super) fn join(&mut self, leg: LegId, symbol: SymbolId) {
+        if let Some(leg) = self.leg(leg) {
+            leg.instruments.push(symbol);
+        }
+    }
+
+    fn live(&self) -> impl Iterator<Item = &Leg> {
+        self.legs.iter().filter(|leg| !leg.silent && leg.heard_ns > 0)
+    }
+
+    /// When the next leg counts as silent.
+    pub(super) fn deadline_ns(&self) -> Option<u64> {
+        self.live().map(|leg| leg.heard_ns.saturating_add(self.silent_ns)).min()
+    }
+
+    pub(super) fn expire(&mut self, now_ns: u64, dirty: &mut Vec<SymbolId>) {
+        let silent_ns = self.silent_ns;
+        for leg in self.legs.iter_mut().filter(|leg| !leg.silent && leg.heard_ns > 0) {
+            if now_ns >= leg.heard_ns.saturating_add(silent_ns) {
+                leg.silent = true;
+                dirty.extend_from_slice(&leg.instruments);
+            }
+        }
+    }
+
+    /// Whether every one of some legs is silent; an instrument that no leg carried yet is not stale for it.
+    pub(super) fn silent(&self, legs: &[LegId]) -> bool {
+        !legs.is_empty() && legs.iter().all(|leg| self.legs.get(usize::from(leg.0)).is_some_and(|leg| leg.silent))
+    }
+}

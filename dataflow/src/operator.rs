@@ -1,0 +1,141 @@
+//! The lane inside timely: applies what belongs to the open cut on arrival, stashes what comes early, and closes a cut
+//! when the frontier has passed it.
+//!
+//! Never: encoding, a socket, a lock; and never one output session per record.
+
+use crate::{
+    cut::LaneCut,
+    lane::{Lane, LaneConfig, QuoteChange},
+};
+use market::{Best, Event, PairId};
+use std::collections::BTreeMap;
+use timely::{
+    container::CapacityContainerBuilder,
+    dataflow::{
+        StreamVec,
+        channels::pact::Exchange,
+        operators::{
+            CapabilitySet,
+            generic::{OutputBuilder, builder_rc::OperatorBuilder},
+        },
+    },
+};
+
+/// A pair's candidate as differential data: `((pair, best), cut, difference)`.
+pub(crate) type QuoteRow = ((PairId, Best), u64, isize);
+
+struct Driver {
+    lane: Lane,
+    /// The first cut that is not closed.
+    open: u64,
+    /// Events were applied for the open cut.
+    worked: bool,
+    /// The latest cut that events came for.
+    latest: u64,
+    /// Events that came before their cut opened.
+    stash: BTreeMap<u64, Vec<Vec<Event>>>,
+    /// How many cuts after the latest one the guards may still settle what they hold, once the input has ended.
+    flush_cuts: u64,
+}
+
+impl Driver {
+    fn new(config: LaneConfig) -> Self {
+        let flush_ns = config.limits.hole_ns.max(config.limits.bridge_ns);
+        let flush_cuts = flush_ns.div_ceil(config.clock.cut_ns.max(1)).saturating_add(1);
+        Self { lane: Lane::new(config), open: 0, worked: false, latest: 0, stash: BTreeMap::new(), flush_cuts }
+    }
+
+    fn take(&mut self, cut: u64, events: &mut Vec<Event>) {
+        self.latest = self.latest.max(cut);
+        if cut <= self.open {
+            self.worked = true;
+            events.drain(..).for_each(|event| self.lane.take(event));
+        } else {
+            self.stash.entry(cut).or_default().push(std::mem::take(events));
+        }
+    }
+
+    /// Closes the next cut that is complete and in which something came or is due; none if there is none. Idle cuts
+    /// are skipped, so an idle stretch costs nothing. `upper` is the first cut that may still get input.
+    fn close_next(&mut self, upper: Option<u64>, changes: &mut Vec<QuoteChange>) -> Option<LaneCut> {
+        let ended = upper.is_none();
+        let limit = upper.unwrap_or_else(|| self.latest.saturating_add(self.flush_cuts));
+        let worked = self.worked.then_some(self.open);
+        let stashed = self.stash.keys().next().copied();
+        let due = self.lane.next_due(!ended).map(|due| due.max(self.open));
+        let cut = worked.into_iter().chain(stashed).chain(due).min().filter(|cut| *cut < limit)?;
+        self.open_at(cut);
+        let mut closed = LaneCut::default();
+        self.lane.close(cut, !ended, &mut closed, changes);
+        self.worked = false;
+        self.open = cut.saturating_add(1);
+        Some(closed)
+    }
+
+    /// Opens a cut, applying what came early for it.
+    fn open_at(&mut self, cut: u64) {
+        self.open = self.open.max(cut);
+        for mut events in self.stash.remove(&self.open).unwrap_or_default() {
+            self.worked = true;
+            events.drain(..).for_each(|event| self.lane.take(event));
+        }
+    }
+}
+
+/// The fused lane operator: events in, closed cuts and quote rows out.
+pub(crate) fn lane<'scope>(
+    events: StreamVec<'scope, u64, Event>,
+    config: LaneConfig,
+) -> (StreamVec<'scope, u64, LaneCut>, StreamVec<'scope, u64, QuoteRow>) {
+    let scope = events.scope();
+    let mut builder = OperatorBuilder::new("Lane".to_owned(), scope);
+    let mut input = builder.new_input(events, Exchange::new(|event: &Event| event.route));
+    let (cuts_output, cuts) = builder.new_output::<Vec<LaneCut>>();
+    let (quotes_output, quotes) = builder.new_output::<Vec<QuoteRow>>();
+    let mut cuts_output = OutputBuilder::<_, CapacityContainerBuilder<Vec<LaneCut>>>::from(cuts_output);
+    let mut quotes_output = OutputBuilder::<_, CapacityContainerBuilder<Vec<QuoteRow>>>::from(quotes_output);
+    
+    builder.build(move |capabilities| {
+        // One capability per output, held at the open cut.
+        let mut held: Vec<CapabilitySet<u64>> = capabilities.into_iter().map(CapabilitySet::from_elem).collect();
+        let mut driver = Driver::new(config);
+        let mut changes: Vec<QuoteChange> = Vec::new();
+        move |frontiers| {
+            input.for_each(|capability, events| {
+                if let Some(cut) = capability.least().copied() {
+                    driver.take(cut, events);
+                }
+            });
+            let [cuts_held, quotes_held] = held.as_mut_slice() else { return };
+            if cuts_held.is_empty() {
+                return;
+            }
+            let upper = frontiers.first().and_then(|frontier| frontier.frontier().iter().next().copied());
+            let mut cuts_active = cuts_output.activate();
+            let mut quotes_active = quotes_output.activate();
+            while let Some(closed) = driver.close_next(upper, &mut changes) {
+                let cut = closed.cut;
+                cuts_active.session(&cuts_held.delayed(&cut)).give(closed);
+                if !changes.is_empty() {
+                    let capability = quotes_held.delayed(&cut);
+                    let mut session = quotes_active.session(&capability);
+                    session.give_iterator(changes.drain(..).flat_map(|change| rows(change, cut)));
+                }
+            }
+            if let Some(upper) = upper {
+                driver.open_at(upper);
+                cuts_held.downgrade([driver.open]);
+                quotes_held.downgrade([driver.open]);
+            } else {
+                *cuts_held = CapabilitySet::new();
+                *quotes_held = CapabilitySet::new();
+            }
+        }
+    });
+    (cuts, quotes)
+}
+
+fn rows(change: QuoteChange, cut: u64) -> impl Iterator<Item = QuoteRow> {
+    let row = move |best: Option<Best>, difference| best.map(|best| ((change.pair, best), cut, difference));
+    row(change.before, -1).into_iter().chain(row(change.now, 1))
+}

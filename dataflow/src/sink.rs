@@ -1,0 +1,84 @@
+//! The sink: hands a worker's closed cuts and best changes to the hub, in order, with a mark once nothing can be added.
+//!
+//! Never: encoding or waiting; the channel's bytes are bounded by ingest's credit, which the hub gives back.
+
+use crate::{
+    best,
+    cut::{BestChange, LaneCut},
+    operator::QuoteRow,
+};
+use market::{Best, PairId};
+use std::{collections::BTreeMap, sync::mpsc::Sender};
+use timely::dataflow::{StreamVec, channels::pact::Pipeline, operators::generic::builder_rc::OperatorBuilder};
+
+/// What a worker tells the hub.
+#[derive(Debug)]
+pub enum SinkMessage {
+    /// The worker's part of a cut.
+    Cut(LaneCut),
+    /// Pairs whose best changed.
+    Best(Vec<BestChange>),
+    /// The worker has nothing more for cuts before this one; `u64::MAX` when it has ended.
+    Closed {
+        /// The worker.
+        worker: usize,
+        /// The first cut that may still get something.
+        before: u64,
+    },
+}
+
+/// What came for cuts that are not complete yet.
+#[derive(Default)]
+struct Pending {
+    cuts: BTreeMap<u64, LaneCut>,
+    best: BTreeMap<u64, Vec<(PairId, Best, isize)>>,
+}
+
+impl Pending {
+    fn release(&mut self, before: u64, send: &mut impl FnMut(SinkMessage)) {
+        let later = self.cuts.split_off(&before);
+        for (_, cut) in std::mem::replace(&mut self.cuts, later) {
+            send(SinkMessage::Cut(cut));
+        }
+        let later = self.best.split_off(&before);
+        for (cut, mut rows) in std::mem::replace(&mut self.best, later) {
+            send(SinkMessage::Best(best::changes(cut, &mut rows)));
+        }
+    }
+}
+
+/// The sink operator of this worker.
+pub(crate) fn sink<'scope>(
+    cuts: StreamVec<'scope, u64, LaneCut>,
+    quotes: StreamVec<'scope, u64, QuoteRow>,
+    hub: Sender<SinkMessage>,
+) {
+    let scope = cuts.scope();
+    let worker = scope.index();
+    let mut builder = OperatorBuilder::new("Sink".to_owned(), scope);
+    let mut cuts = builder.new_input(cuts, Pipeline);
+    let mut quotes = builder.new_input(quotes, Pipeline);
+    builder.build(move |_capabilities| {
+        let mut pending = Pending::default();
+        let mut closed = 0;
+        move |frontiers| {
+            cuts.for_each(|_, batch| pending.cuts.extend(batch.drain(..).map(|cut| (cut.cut, cut))));
+            quotes.for_each(|_, batch| {
+                for ((pair, best), cut, difference) in batch.drain(..) {
+                    pending.best.entry(cut).or_default().push((pair, best, difference));
+                }
+            });
+            let first = |frontier: &timely::progress::frontier::MutableAntichain<u64>| {
+                frontier.frontier().iter().next().copied().unwrap_or(u64::MAX)
+            };
+            let before = frontiers.iter().map(first).min().unwrap_or(u64::MAX);
+            if before > closed {
+                closed = before;
+                // The hub ends after the workers, or with the whole process; nobody is left to be told.
+                let mut send = |message| drop(hub.send(message));
+                pending.release(before, &mut send);
+                send(SinkMessage::Closed { worker, before });
+            }
+        }
+    });
+}
