@@ -39,7 +39,12 @@ pub struct GraphConfig {
 }
 
 /// Builds the graph on a worker.
-pub fn build(worker: &mut Worker, config: &GraphConfig, feed: FeedReceiver, hub: Sender<SinkMessage>) {
+pub fn build<M: From<SinkMessage> + 'static>(
+    worker: &mut Worker,
+    config: &GraphConfig,
+    feed: FeedReceiver,
+    hub: Sender<M>,
+) {
     worker.dataflow_named::<u64, _, _>("tape", |scope| {
         let events = ingest(scope, config.ingest.clone(), feed);
         let (cuts, quotes) = lane(events, config.lane);
@@ -51,10 +56,10 @@ pub fn build(worker: &mut Worker, config: &GraphConfig, feed: FeedReceiver, hub:
 ///
 /// # Errors
 /// [`StartError`] if timely cannot start its threads.
-pub fn start(
+pub fn start<M: From<SinkMessage> + Send + 'static>(
     config: GraphConfig,
     feeds: Vec<FeedReceiver>,
-    hub: Sender<SinkMessage>,
+    hub: Sender<M>,
 ) -> Result<WorkerGuards<()>, StartError> {
     let workers = feeds.len();
     let places: Vec<_> = feeds.into_iter().map(|feed| Mutex::new(Some((feed, hub.clone())))).collect();

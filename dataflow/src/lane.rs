@@ -82,7 +82,7 @@ impl Lane {
                     self.instruments.resize_with(at + 1, || None);
                 }
                 if let Some(place) = self.instruments.get_mut(at).filter(|place| place.is_none()) {
-                    *place = Some(Box::new(Instrument::new(event.symbol, listing, &self.config)));
+                    *place = Some(Box::new(Instrument::new(event.symbol, listing, event.received_ns, &self.config)));
                     self.dirty.push(event.symbol);
                 }
             }

@@ -48,10 +48,10 @@ impl Pending {
 }
 
 /// The sink operator of this worker.
-pub(crate) fn sink<'scope>(
+pub(crate) fn sink<'scope, M: From<SinkMessage> + 'static>(
     cuts: StreamVec<'scope, u64, LaneCut>,
     quotes: StreamVec<'scope, u64, QuoteRow>,
-    hub: Sender<SinkMessage>,
+    hub: Sender<M>,
 ) {
     let scope = cuts.scope();
     let worker = scope.index();
@@ -75,7 +75,7 @@ pub(crate) fn sink<'scope>(
             if before > closed {
                 closed = before;
                 // The hub ends after the workers, or with the whole process; nobody is left to be told.
-                let mut send = |message| drop(hub.send(message));
+                let mut send = |message: SinkMessage| drop(hub.send(message.into()));
                 pending.release(before, &mut send);
                 send(SinkMessage::Closed { worker, before });
             }

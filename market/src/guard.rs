@@ -52,8 +52,6 @@ pub enum BreakReason {
     Unsubscribed,
     /// The connector's queue overflowed.
     Overflow,
-    /// All known levels of a side died while the venue has more.
-    Exhausted,
 }
 
 /// What became of an offered update.
@@ -206,7 +204,7 @@ impl<S, D> Guard<S, D> {
     pub fn deadline_ns(&self) -> Option<u64> {
         let hole = self.hole_since_ns.map(|since| since.saturating_add(self.limits.hole_ns));
         match &self.phase {
-            Phase::Live => hole,
+            Phase::Live => hole.into_iter().chain(self.refetch_at_ns).min(),
             Phase::Aside(aside) => Some(aside.since_ns.saturating_add(self.limits.bridge_ns)),
             Phase::Waiting => self.refetch_at_ns,
         }
@@ -393,6 +391,7 @@ impl<S, D> Guard<S, D> {
     fn offer_anchored(&mut self, now_ns: u64, id: u64, payload: S) -> Result<Option<(Version, S)>, Refusal> {
         let shown = self.shown.filter(|_| !self.bump).map(|shown| shown.seq);
         if matches!(self.phase, Phase::Live) && shown.is_some_and(|shown| id < shown) {
+            // If one was asked for, the pause that was planned with the request goes on.
             return Err(self.refuse(Refusal::Older));
         }
         if self.bump && self.shown.is_some_and(|shown| id >= shown.seq) {
@@ -494,6 +493,13 @@ impl<S, D> Guard<S, D> {
         self.drop_held();
     }
 
+    /// The shown book is right but lacks something that only a snapshot can tell: one is asked for, and the book goes on.
+    pub fn refresh(&mut self, now_ns: u64) {
+        if matches!(self.phase, Phase::Live) {
+            self.refetch_at_ns.get_or_insert(now_ns);
+        }
+    }
+
     /// A rebuilt book has the shown version but other content: the same place in a new epoch.
     pub fn diverged(&mut self) -> Option<Version> {
         self.epoch = self.epoch.saturating_add(1);
@@ -503,7 +509,7 @@ impl<S, D> Guard<S, D> {
 
     /// Whether a snapshot should be asked for now; at most one is in flight, and the pauses double up to their cap.
     pub fn wants_snapshot(&mut self, now_ns: u64) -> bool {
-        let due = matches!(self.phase, Phase::Waiting) && self.refetch_at_ns.is_some_and(|at| now_ns >= at);
+        let due = !matches!(self.phase, Phase::Aside(_)) && self.refetch_at_ns.is_some_and(|at| now_ns >= at);
         if due {
             self.counts.requests += 1;
             self.plan_refetch(now_ns);

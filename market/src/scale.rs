@@ -141,10 +141,9 @@ fn in_steps(value: &Decimal, step: i8) -> Result<U256, ScaleError> {
     if shift == 0 {
         return Ok(value.digits());
     }
-    if let (Ok(small), Some(power)) = (u64::try_from(value.digits()), 10_u64.checked_pow(shift)) {
-        if let Some(steps) = small.checked_mul(power) {
-            return Ok(U256::from(steps));
-        }
+    let small = u64::try_from(value.digits()).ok().zip(10_u64.checked_pow(shift));
+    if let Some(steps) = small.and_then(|(digits, power)| digits.checked_mul(power)) {
+        return Ok(U256::from(steps));
     }
     let power = U256::from(10_u64).checked_pow(U256::from(shift)).ok_or(ScaleError::OutOfRange)?;
     value.digits().checked_mul(power).ok_or(ScaleError::OutOfRange)

@@ -1,1 +1,22 @@
-//! Placeholder.
+//! The binary `sprag`: pipeline, fan-out, HTTP and metrics.
+//!
+//! Never: depended on by another crate of the product; only tests use it.
+
+pub mod config;
+pub mod cli;
+pub mod dead_letters;
+pub mod epochs;
+pub mod exit;
+pub mod fanout;
+pub mod http;
+pub mod hub;
+pub mod metrics;
+pub mod replay;
+pub mod run;
+pub mod socket;
+pub mod source;
+pub mod store;
+pub mod tape;
+
+/// Name and version of this build, as told to terminals and by `--version`.
+pub const BUILD: &str = concat!("sprag ", env!("CARGO_PKG_VERSION"));

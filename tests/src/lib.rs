@@ -1,1 +1,6 @@
-//! Placeholder.
+//! What the tests share: where the recorded corpus is, and books rebuilt by code that owes nothing to the code under test.
+//!
+//! Never: anything that ships.
+
+pub mod corpus;
+pub mod reference;

@@ -58,7 +58,7 @@ struct Published {
 }
 
 impl Instrument {
-    pub(super) fn new(symbol: SymbolId, listing: Listing, config: &LaneConfig) -> Self {
+    pub(super) fn new(symbol: SymbolId, listing: Listing, listed_ns: u64, config: &LaneConfig) -> Self {
         Self {
             symbol,
             listing,
@@ -72,7 +72,7 @@ impl Instrument {
             scheduled: None,
             content: None,
             replaced: false,
-            last: Times::default(),
+            last: Times { received_ns: listed_ns, venue_ns: 0 },
             published: Published::default(),
             quote_before: None,
             new_trades: Vec::new(),
@@ -316,8 +316,8 @@ impl Instrument {
         let mut changes = Vec::new();
         self.book.close_cut(&mut changes);
         let flags = self.book.flags();
-        if flags.exhausted && self.guard.state() == FeedState::Live {
-            self.guard.broken(now_ns);
+        if flags.exhausted {
+            self.guard.refresh(now_ns);
         }
         let state = match self.guard.state() {
             FeedState::Live if stale => FeedState::Stale,

@@ -243,6 +243,22 @@ fn requests_back_off_to_a_cap() {
 }
 
 #[test]
+fn a_refresh_asks_for_a_snapshot_while_the_book_goes_on() {
+    let mut tape = live_at(100);
+    tape.guard.refresh(tape.now_ns);
+    assert!(tape.guard.wants_snapshot(tape.now_ns) && !tape.guard.wants_snapshot(tape.now_ns));
+    assert_eq!(tape.delta(A, 101, 101), Offer::Apply(Version::new(0, 101)));
+    assert_eq!(tape.snapshot(99), Err(Refusal::Older));
+    tape.after(250);
+    assert!(tape.guard.wants_snapshot(tape.now_ns));
+    assert_eq!((tape.snapshot(103), tape.guard.state()), (Ok(true), FeedState::Live));
+    assert_eq!(tape.delta(A, 102, 103), Offer::Covered);
+    tape.after(60_000);
+    assert!(!tape.guard.wants_snapshot(tape.now_ns), "it was told");
+    assert_eq!(tape.guard.counts().gaps, 0);
+}
+
+#[test]
 fn a_synthesized_stream_opens_an_epoch_at_each_start() {
     let mut guard: Guard<(), ()> = Guard::new(Limits::default(), 7);
     assert_eq!(guard.offer(0, A, Sequence::Arrival(3)), Offer::Unanchored);

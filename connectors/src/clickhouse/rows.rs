@@ -1,0 +1,264 @@
+//! The rows of the store's tables as the writer holds them and as the client sends them.
+//!
+//! Never: a wrapped number; a time beyond the column's range becomes the greatest that it holds.
+
+use clickhouse::{Row, types::UInt256};
+use market::{AdmittedTrade, Instrument, Scale, Side, TickChange, TrancheId, U256, Version};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+
+/// The tables that the writer inserts into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Table {
+    /// Admitted changes of ticks; its views fill `tick_state` and `instrument_version`.
+    TickUpdates,
+    /// Trades.
+    Trades,
+}
+
+impl Table {
+    /// Both tables.
+    pub const ALL: [Self; 2] = [Self::TickUpdates, Self::Trades];
+
+    /// The table's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TickUpdates => "tick_updates",
+            Self::Trades => "trades",
+        }
+    }
+}
+
+/// One admitted change, waiting to be inserted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TickUpdate {
+    /// Its instrument.
+    pub instrument: Arc<Instrument>,
+    /// The change; zero reserves are a tombstone.
+    pub change: TickChange,
+    /// The version that it belongs to.
+    pub version: Version,
+    /// The steps of its numbers.
+    pub scale: Scale,
+    /// The venue's time, Unix nanoseconds; 0 if unknown.
+    pub venue_ns: u64,
+    /// When it was received, Unix nanoseconds.
+    pub received_ns: u64,
+}
+
+/// One trade, waiting to be inserted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TradeRecord {
+    /// Its instrument.
+    pub instrument: Arc<Instrument>,
+    /// The trade as admitted.
+    pub admitted: AdmittedTrade,
+}
+
+/// Rows of one table, in the order in which they were pushed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// Rows of [`Table::TickUpdates`].
+    Ticks(Vec<TickUpdate>),
+    /// Rows of [`Table::Trades`].
+    Trades(Vec<TradeRecord>),
+}
+
+impl Rows {
+    /// No rows of a table.
+    #[must_use]
+    pub const fn none(table: Table) -> Self {
+        match table {
+            Table::TickUpdates => Self::Ticks(Vec::new()),
+            Table::Trades => Self::Trades(Vec::new()),
+        }
+    }
+
+    /// How many rows.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Ticks(rows) => rows.len(),
+            Self::Trades(rows) => rows.len(),
+        }
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Deduplication token: a hash of the stream's identity, the table and the content, so that a repeated attempt,
+    /// and a repeated replay, has the same one, and other rows never do.
+    #[must_use]
+    pub fn token(&self, table: Table, stream: &str) -> Box<str> {
+        let mut hash = Sha256::new();
+        put_text(&mut hash, stream);
+        put_text(&mut hash, table.name());
+        match self {
+            Self::Ticks(rows) => rows.iter().for_each(|row| row.put(&mut hash)),
+            Self::Trades(rows) => rows.iter().for_each(|row| row.put(&mut hash)),
+        }
+        super::fetch::hex(&hash.finalize()).into()
+    }
+}
+
+/// Texts are preceded by their length, so that no two lists of them look alike.
+fn put_text(hash: &mut Sha256, text: &str) {
+    hash.update(u64::try_from(text.len()).unwrap_or(u64::MAX).to_le_bytes());
+    hash.update(text);
+}
+
+fn put_instrument(hash: &mut Sha256, instrument: &Instrument) {
+    for text in [&instrument.text, &instrument.asset_0, &instrument.asset_1] {
+        put_text(hash, text);
+    }
+}
+
+impl TickUpdate {
+    fn put(&self, hash: &mut Sha256) {
+        put_instrument(hash, &self.instrument);
+        put_text(hash, self.change.side.name());
+        let key = self.change.key;
+        hash.update(key.tick_index.to_le_bytes());
+        hash.update(key.fee.to_le_bytes());
+        hash.update(self.change.reserves.to_le_bytes::<32>());
+        hash.update(self.version.to_u128().to_le_bytes());
+        hash.update([self.scale.price.to_le_bytes(), self.scale.quantity.to_le_bytes()].as_flattened());
+        hash.update(self.venue_ns.to_le_bytes());
+        hash.update(self.received_ns.to_le_bytes());
+    }
+}
+
+impl TradeRecord {
+    fn put(&self, hash: &mut Sha256) {
+        let AdmittedTrade { trade, scale, received_ns, .. } = &self.admitted;
+        put_instrument(hash, &self.instrument);
+        put_text(hash, &trade.id);
+        put_text(hash, trade.taker.name());
+        hash.update(trade.order.to_le_bytes());
+        hash.update(trade.tick_index.to_le_bytes());
+        hash.update(trade.quantity.to_le_bytes::<32>());
+        hash.update([scale.price.to_le_bytes(), scale.quantity.to_le_bytes()].as_flattened());
+        hash.update(trade.venue_ns.to_le_bytes());
+        hash.update(received_ns.to_le_bytes());
+    }
+}
+
+/// The asset that rests at a side's ticks.
+#[must_use]
+pub fn asset_in(instrument: &Instrument, side: Side) -> &str {
+    match side {
+        Side::Ask => &instrument.asset_0,
+        Side::Bid => &instrument.asset_1,
+    }
+}
+
+/// The store's text of a tranche, if it has a name that outlives the process.
+#[must_use]
+pub const fn tranche_key(tranche: TrancheId) -> Option<&'static str> {
+    if tranche.0 == 0 { Some("") } else { None }
+}
+
+/// A number as the client sends it.
+#[must_use]
+pub(super) const fn to_store(value: U256) -> UInt256 {
+    UInt256::from_le_bytes(value.to_le_bytes::<32>())
+}
+
+/// A number as the store gave it.
+#[must_use]
+pub(super) const fn from_store(value: UInt256) -> U256 {
+    U256::from_le_bytes(value.to_le_bytes())
+}
+
+/// The column holds signed nanoseconds, to the year 2262.
+fn time(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX)
+}
+
+/// A row of `tick_updates` on its way.
+#[derive(Row, Serialize, Deserialize)]
+pub(super) struct TickUpdateRow<'a> {
+    venue: &'a str,
+    symbol: &'a str,
+    asset_0: &'a str,
+    asset_1: &'a str,
+    asset_in: &'a str,
+    tick_index: i64,
+    fee: u32,
+    tranche_key: &'a str,
+    reserves: UInt256,
+    reserves_zero: u8,
+    version: u128,
+    price_exponent: i8,
+    quantity_exponent: i8,
+    updated_at: i64,
+    ingestion_timestamp: i64,
+}
+
+impl<'a> From<&'a TickUpdate> for TickUpdateRow<'a> {
+    fn from(update: &'a TickUpdate) -> Self {
+        let TickUpdate { instrument, change, .. } = update;
+        Self {
+            venue: instrument.venue.name(),
+            symbol: &instrument.symbol,
+            asset_0: &instrument.asset_0,
+            asset_1: &instrument.asset_1,
+            asset_in: asset_in(instrument, change.side),
+            tick_index: change.key.tick_index,
+            fee: change.key.fee,
+            // The writer refuses any other.
+            tranche_key: "",
+            reserves: to_store(change.reserves),
+            reserves_zero: u8::from(change.reserves.is_zero()),
+            version: update.version.to_u128(),
+            price_exponent: update.scale.price,
+            quantity_exponent: update.scale.quantity,
+            updated_at: time(update.venue_ns),
+            ingestion_timestamp: time(update.received_ns),
+        }
+    }
+}
+
+/// A row of `trades` on its way.
+#[derive(Row, Serialize, Deserialize)]
+pub(super) struct TradeRow<'a> {
+    venue: &'a str,
+    symbol: &'a str,
+    asset_0: &'a str,
+    asset_1: &'a str,
+    trade_id: &'a str,
+    trade_order: u64,
+    taker: &'a str,
+    tick_index: i64,
+    quantity_steps: UInt256,
+    price_exponent: i8,
+    quantity_exponent: i8,
+    traded_at: i64,
+    ingestion_timestamp: i64,
+}
+
+impl<'a> From<&'a TradeRecord> for TradeRow<'a> {
+    fn from(record: &'a TradeRecord) -> Self {
+        let TradeRecord { instrument, admitted } = record;
+        Self {
+            venue: instrument.venue.name(),
+            symbol: &instrument.symbol,
+            asset_0: &instrument.asset_0,
+            asset_1: &instrument.asset_1,
+            trade_id: &admitted.trade.id,
+            trade_order: admitted.trade.order,
+            taker: admitted.trade.taker.name(),
+            tick_index: admitted.trade.tick_index,
+            quantity_steps: to_store(admitted.trade.quantity),
+            price_exponent: admitted.scale.price,
+            quantity_exponent: admitted.scale.quantity,
+            traded_at: time(admitted.trade.venue_ns),
+            ingestion_timestamp: time(admitted.received_ns),
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! The driver of the writer: takes admitted changes from a bounded channel and performs the inserts and reads.
+//!
+//! Never: a decision; those are the writer's.
+
+use super::{
+    read::{self, LiveKeys},
+    rows::{Rows, TickUpdateRow, TradeRow},
+    writer::{Action, Batch, Counters, PushError, StoreWriter},
+};
+use clickhouse::Client;
+use foldhash::HashMap;
+use market::{AdmittedChanges, AdmittedTrade, Directory, SymbolId, Version};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{sync::mpsc, task::JoinSet, time::Instant};
+
+/// Longest wait for the store to take a piece of an insert; after it the attempt has failed and is repeated.
+const SEND_MAX: Duration = Duration::from_secs(30);
+/// Longest wait for the store to confirm an insert with all that its views write.
+const CONFIRM_MAX: Duration = Duration::from_secs(120);
+/// Longest wait for the live keys of an instrument.
+const READ_MAX: Duration = Duration::from_secs(60);
+/// Events taken from the channel in one go.
+const TAKE_MAX: usize = 256;
+
+/// What the sink takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SinkInput {
+    /// Admitted changes of a book.
+    Changes(AdmittedChanges),
+    /// An admitted trade.
+    Trade(AdmittedTrade),
+}
+
+/// How the sink ends.
+#[derive(Clone, Debug)]
+pub struct SinkOptions {
+    /// Longest flush after the channel closed; beyond it the sink fails and names what is lost.
+    pub flush_max: Duration,
+}
+
+impl Default for SinkOptions {
+    /// Ten attempts at the longest back-off, with room.
+    fn default() -> Self {
+        Self { flush_max: Duration::from_secs(120) }
+    }
+}
+
+/// What the sink did, at its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SinkReport {
+    /// The writer's counters.
+    pub counters: Counters,
+    /// Durable versions of all instruments written to.
+    pub durable: HashMap<SymbolId, Version>,
+}
+
+/// Why the sink ended before its input.
+#[derive(Debug, thiserror::Error)]
+pub enum SinkError {
+    /// The directory does not know the instrument.
+    #[error("an admitted change names instrument {}, which the directory does not know", symbol.0)]
+    UnknownInstrument {
+        /// Its number.
+        symbol: SymbolId,
+    },
+    /// A change cannot be stored.
+    #[error(transparent)]
+    Push(#[from] PushError),
+    /// A task of the sink panicked.
+    #[error("a task of the store sink failed")]
+    Task(#[source] tokio::task::JoinError),
+    /// The store did not take the rest in time.
+    #[error("{rows} rows are not in the store after {seconds} s of trying; last error: {text}")]
+    FlushTimedOut {
+        /// Rows that are lost unless they are replayed.
+        rows: u64,
+        /// The bound.
+        seconds: u64,
+        /// The store's or the network's last words.
+        text: Box<str>,
+    },
+}
+
+/// The sink's state for metrics and for those who wait until something is durable.
+#[derive(Debug, Default)]
+pub struct SinkView {
+    inner: Mutex<ViewInner>,
+}
+
+#[derive(Debug, Default)]
+struct ViewInner {
+    counters: Counters,
+    durable: HashMap<SymbolId, Version>,
+    waits: u64,
+}
+
+impl SinkView {
+    /// The writer's counters as of its last step.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.with(|inner| inner.counters.clone())
+    }
+
+    /// Version up to which everything of an instrument is in the store.
+    #[must_use]
+    pub fn durable(&self, symbol: SymbolId) -> Option<Version> {
+        self.with(|inner| inner.durable.get(&symbol).copied())
+    }
+
+    /// How often the source had to wait because the writer was full.
+    #[must_use]
+    pub fn waits(&self) -> u64 {
+        self.with(|inner| inner.waits)
+    }
+
+    fn with<T>(&self, use_inner: impl FnOnce(&mut ViewInner) -> T) -> T {
+        use_inner(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Writes everything that comes through the channel; ends when the channel closed and everything is in the store.
+/// `client` is that of [`super::StoreAddress::client`]; the schema must have been applied.
+///
+/// # Errors
+/// [`SinkError`]. A store that fails is no error: it is tried again, and the source waits.
+pub async fn run_sink(
+    client: Client,
+    writer: StoreWriter,
+    mut input: mpsc::Receiver<SinkInput>,
+    directory: Arc<Directory>,
+    view: Arc<SinkView>,
+    options: SinkOptions,
+) -> Result<SinkReport, SinkError> {
+    let mut sink = Sink {
+        client,
+        writer,
+        directory,
+        view,
+        tasks: JoinSet::new(),
+        waiting: VecDeque::new(),
+        started: Instant::now(),
+    };
+    let mut taken = Vec::with_capacity(TAKE_MAX);
+    let mut flush_until: Option<Instant> = None;
+    loop {
+        sink.advance()?;
+        if flush_until.is_some() && sink.is_idle() {
+            return Ok(sink.report());
+        }
+        let listening = flush_until.is_none() && sink.waiting.is_empty();
+        let wake = sink.wake_at(flush_until);
+        tokio::select! {
+            count = input.recv_many(&mut taken, TAKE_MAX), if listening => {
+                sink.waiting.extend(taken.drain(..));
+                if count == 0 {
+                    flush_until = Some(Instant::now() + options.flush_max);
+                }
+            }
+            Some(done) = sink.tasks.join_next(), if !sink.tasks.is_empty() => {
+                sink.finish(done.map_err(SinkError::Task)?);
+            }
+            () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
+        }
+        if let Some(until) = flush_until {
+            sink.flush_if_taken();
+            if Instant::now() >= until && !sink.is_idle() {
+                return Err(sink.timed_out(&options));
+            }
+        }
+    }
+}
+
+/// Outcome of an action.
+enum Done {
+    Insert { token: Box<str>, outcome: Result<(), clickhouse::error::Error> },
+    Load { symbol: SymbolId, outcome: Result<LiveKeys, LoadError> },
+}
+
+#[derive(Debug, thiserror::Error)]
+enum LoadError {
+    #[error(transparent)]
+    Read(#[from] read::ReadError),
+    #[error("no answer within {} s", READ_MAX.as_secs())]
+    TimedOut,
+    #[error("the directory does not know the instrument")]
+    Unknown,
+}
+
+struct Sink {
+    client: Client,
+    writer: StoreWriter,
+    directory: Arc<Directory>,
+    view: Arc<SinkView>,
+    tasks: JoinSet<Done>,
+    /// Taken from the channel, not yet pushed.
+    waiting: VecDeque<SinkInput>,
+    started: Instant,
+}
+
+impl Sink {
+    /// The writer's time: it only needs to be steady.
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Pushes what the writer takes and starts what it wants.
+    fn advance(&mut self) -> Result<(), SinkError> {
+        let now_ns = self.now_ns();
+        while !self.writer.is_full() {
+            let Some(input) = self.waiting.pop_front() else { break };
+            self.push(now_ns, input)?;
+        }
+        while let Some(action) = self.writer.poll(now_ns) {
+            match action {
+                Action::Insert(batch) => self.tasks.spawn(insert(self.client.clone(), batch)),
+                Action::LoadLiveKeys(symbol) => {
+                    self.tasks.spawn(load(self.client.clone(), Arc::clone(&self.directory), symbol))
+                }
+            };
+        }
+        let counters = self.writer.counters(now_ns);
+        let waits = u64::from(!self.waiting.is_empty());
+        self.view.with(|view| {
+            view.counters = counters;
+            view.waits += waits;
+        });
+        Ok(())
+    }
+
+    fn push(&mut self, now_ns: u64, input: SinkInput) -> Result<(), SinkError> {
+        let symbol = match &input {
+            SinkInput::Changes(changes) => changes.symbol,
+            SinkInput::Trade(trade) => trade.symbol,
+        };
+        let instrument = self.directory.get(symbol).ok_or(SinkError::UnknownInstrument { symbol })?;
+        match input {
+            SinkInput::Changes(changes) => self.writer.push_changes(now_ns, changes, &instrument)?,
+            SinkInput::Trade(trade) => self.writer.push_trade(now_ns, trade, &instrument),
+        }
+        Ok(())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.writer.is_idle()
+    }
+
+    fn flush_if_taken(&mut self) {
+        if self.waiting.is_empty() {
+            self.writer.flush();
+        }
+    }
+
+    fn wake_at(&self, flush_until: Option<Instant>) -> Option<Instant> {
+        let deadline = self.writer.next_deadline_ns(self.now_ns()).map(|ns| self.started + Duration::from_nanos(ns));
+        deadline.into_iter().chain(flush_until).min()
+    }
+
+    fn finish(&mut self, done: Done) {
+        let now_ns = self.now_ns();
+        match done {
+            Done::Insert { token, outcome: Ok(()) } => {
+                self.writer.inserted(&token);
+                let durable = self.writer.durable_versions();
+                self.view.with(|view| view.durable.clone_from(durable));
+            }
+            Done::Insert { token, outcome: Err(error) } => {
+                tracing::warn!(%error, token, "an insert failed and is repeated");
+                self.writer.failed(now_ns, &token, &error.to_string());
+            }
+            Done::Load { symbol, outcome: Ok(live) } => {
+                self.writer.live_keys(now_ns, symbol, live.stored, &live.keys);
+            }
+            Done::Load { symbol, outcome: Err(error) } => {
+                tracing::warn!(%error, symbol = symbol.0, "the live keys were not read and are asked for again");
+                self.writer.load_failed(now_ns, symbol, &error.to_string());
+            }
+        }
+    }
+
+    fn report(&self) -> SinkReport {
+        let durable = self.writer.durable_versions().clone();
+        self.view.with(|view| view.durable.clone_from(&durable));
+        SinkReport { counters: self.writer.counters(self.now_ns()), durable }
+    }
+
+    fn timed_out(&self, options: &SinkOptions) -> SinkError {
+        let counters = self.writer.counters(self.now_ns());
+        let waiting = u64::try_from(self.waiting.len()).unwrap_or(u64::MAX);
+        SinkError::FlushTimedOut {
+            rows: counters.rows_pushed.saturating_sub(counters.rows_inserted).saturating_add(waiting),
+            seconds: options.flush_max.as_secs(),
+            text: counters.last_error.unwrap_or_default(),
+        }
+    }
+}
+
+async fn insert(client: Client, batch: Arc<Batch>) -> Done {
+    let (setting, token) = ("insert_deduplication_token", batch.token.clone());
+    let table = batch.table.name();
+    let sending = async {
+        match &batch.rows {
+            Rows::Ticks(rows) => {
+                let mut insert = client.insert::<TickUpdateRow<'_>>(table).await?;
+                insert = insert.with_timeouts(Some(SEND_MAX), Some(CONFIRM_MAX)).with_setting(setting, token);
+                for row in rows {
+                    insert.write(&TickUpdateRow::from(row)).await?;
+                }
+                insert.end().await
+            }
+            Rows::Trades(rows) => {
+                let mut insert = client.insert::<TradeRow<'_>>(table).await?;
+                insert = insert.with_timeouts(Some(SEND_MAX), Some(CONFIRM_MAX)).with_setting(setting, token);
+                for row in rows {
+                    insert.write(&TradeRow::from(row)).await?;
+                }
+                insert.end().await
+            }
+        }
+    };
+    let outcome = sending.await;
+    Done::Insert { token: batch.token.clone(), outcome }
+}
+
+async fn load(client: Client, directory: Arc<Directory>, symbol: SymbolId) -> Done {
+    let loading = async {
+        let instrument = directory.get(symbol).ok_or(LoadError::Unknown)?;
+        let live = tokio::time::timeout(READ_MAX, read::live_keys(&client, &instrument)).await;
+        Ok(live.map_err(|_| LoadError::TimedOut)??)
+    };
+    Done::Load { symbol, outcome: loading.await }
+}

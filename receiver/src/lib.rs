@@ -1,0 +1,25 @@
+//! The Rust receiver of the wire: chains, the receiver guard, the session that keeps what a terminal shows, and the
+//! connection that feeds it. The arrow is `connection -> session -> guard -> chain -> book`.
+//!
+//! Never: a shown version that decreases; input or output, or a clock, outside of `connection`.
+
+#![deny(clippy::float_arithmetic, clippy::as_conversions, clippy::indexing_slicing)]
+
+pub mod backoff;
+pub mod book;
+pub mod chain;
+pub mod connection;
+pub mod guard;
+pub mod notice;
+pub mod session;
+pub mod subscriptions;
+pub mod trades;
+
+pub use backoff::Backoff;
+pub use book::Book;
+pub use connection::{ReceiverError, Terminal};
+pub use guard::BookGuard;
+pub use notice::{Link, Notice};
+pub use session::{Counters, InstrumentView, Session, SessionError, ShownQuote};
+pub use subscriptions::SubscribeError;
+pub use trades::ShownTrade;

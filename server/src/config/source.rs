@@ -1,0 +1,140 @@
+//! `[source]`, `[sim]`, `[capture]` and `[[instrument]]`: where updates come from and what they are called.
+//!
+//! Never: credentials of a venue.
+
+use super::{error::Problems, venue};
+use market::{Venue, instrument::INSTRUMENTS_MAX};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeSet, path::PathBuf};
+
+/// Longest symbol or asset name, in bytes: venues stay far below it.
+const NAME_BYTES_MAX: usize = 128;
+
+/// Which source feeds the pipeline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SourceKind {
+    /// The market simulator, see [`Sim`].
+    #[default]
+    Sim,
+    /// Recorded connections, see [`Capture`].
+    Capture,
+}
+
+/// The choice of the source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Source {
+    /// `"sim"` or `"capture"`.
+    pub kind: SourceKind,
+}
+
+/// The market simulator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Sim {
+    /// Seed of everything random; 0 to 2^63 - 1. One seed gives one market.
+    pub seed: u64,
+    /// Pairs of assets; 1 to 10,000, each one an instrument at every venue.
+    pub pairs: usize,
+    /// Venues to simulate; each one at most once, at least one.
+    #[serde(with = "venue::list")]
+    pub venues: Vec<Venue>,
+    /// Book updates per second over all instruments; 1 to 10,000,000.
+    pub updates_per_second: u64,
+    /// Levels of a side of a book; 1 to 10,000.
+    pub book_levels: usize,
+}
+
+impl Default for Sim {
+    fn default() -> Self {
+        Self { seed: 1, pairs: 40, venues: Venue::ALL.to_vec(), updates_per_second: 2000, book_levels: 200 }
+    }
+}
+
+impl Sim {
+    pub(super) fn check(&self, problems: &mut Problems) {
+        problems.range("sim.seed", self.seed, 0..=i64::MAX.unsigned_abs());
+        problems.range("sim.pairs", self.pairs, 1..=10_000);
+        let distinct: BTreeSet<_> = self.venues.iter().collect();
+        let right = !self.venues.is_empty() && distinct.len() == self.venues.len();
+        let names: Vec<_> = self.venues.iter().map(|venue| venue.name()).collect();
+        problems.unless(right, "sim.venues", &format_args!("{names:?}"), &"one venue or more, each at most once");
+        problems.range("sim.updates_per_second", self.updates_per_second, 1..=10_000_000);
+        problems.range("sim.book_levels", self.book_levels, 1..=10_000);
+    }
+}
+
+/// Recorded connections of one venue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Capture {
+    /// Capture files (zstd JSON lines), merged by receive time; at least one and at most 1,024 where the source is
+    /// `"capture"`.
+    pub files: Vec<PathBuf>,
+    /// The venue that was recorded; `""` in the file for none.
+    #[serde(with = "venue::optional")]
+    pub venue: Option<Venue>,
+    /// Times the recorded pace; 0 to 1,000,000, 0 = as fast as possible.
+    pub speed: f64,
+    /// Start again at the end.
+    pub repeat: bool,
+}
+
+impl Default for Capture {
+    fn default() -> Self {
+        Self { files: Vec::new(), venue: None, speed: 1.0, repeat: false }
+    }
+}
+
+impl Capture {
+    pub(super) fn check(&self, kind: SourceKind, problems: &mut Problems) {
+        problems.range("capture.speed", self.speed, 0.0..=1_000_000.0);
+        let files = format_args!("{} files", self.files.len());
+        problems.unless(self.files.len() <= 1024, "capture.files", &files, &"1024 files at most");
+        if kind == SourceKind::Capture {
+            let limit = "given where source.kind is \"capture\"";
+            problems.unless(!self.files.is_empty(), "capture.files", &"[]", &limit);
+            problems.unless(self.venue.is_some(), "capture.venue", &"\"\"", &limit);
+        }
+    }
+}
+
+/// The two assets of an instrument whose symbol cannot be split into them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InstrumentNames {
+    /// Where it trades.
+    #[serde(with = "venue::one")]
+    pub venue: Venue,
+    /// The venue's own spelling; 1 to 128 bytes.
+    pub symbol: String,
+    /// Base asset; 1 to 128 bytes.
+    pub asset_0: String,
+    /// Quote asset; 1 to 128 bytes, not the base.
+    pub asset_1: String,
+}
+
+/// Checks the whole `[[instrument]]` list.
+pub(super) fn check_instruments(list: &[InstrumentNames], problems: &mut Problems) {
+    let count_max = usize::try_from(INSTRUMENTS_MAX).unwrap_or(usize::MAX);
+    problems.range("instrument (count)", list.len(), 0..=count_max);
+    let mut seen = BTreeSet::new();
+    for names in list {
+        let field = format!("instrument {}/{}", names.venue, names.symbol);
+        for (part, text) in [("symbol", &names.symbol), ("asset_0", &names.asset_0), ("asset_1", &names.asset_1)] {
+            let right = (1..=NAME_BYTES_MAX).contains(&text.len());
+            let limit = format_args!("1 to {NAME_BYTES_MAX} bytes");
+            problems.unless(right, &format!("{field} {part}"), &format_args!("{text:?}"), &limit);
+        }
+        let two = names.asset_0 != names.asset_1;
+        problems.unless(
+            two,
+            &format!("{field} asset_1"),
+            &format_args!("{:?}", names.asset_1),
+            &"another than asset_0",
+        );
+        let first = seen.insert((names.venue, &names.symbol));
+        problems.unless(first, &field, &"given twice", &"given once");
+    }
+}

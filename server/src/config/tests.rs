@@ -1,0 +1,199 @@
+//! The documented file, the layers and the limits, tested.
+//!
+//! Never: this process's own environment; one is always given.
+
+use super::*;
+use figment::value::{Dict, Value};
+use std::iter;
+
+fn from_text(text: &str) -> Result<Config, ConfigError> {
+    Config::from_layers(iter::once(Layer::text("test.toml".to_owned(), text)?))
+}
+
+fn from_environment(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    Config::load_with(None, owned(pairs).into_iter(), &[])
+}
+
+fn owned(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+}
+
+fn leaves(prefix: &str, dict: &Dict, into: &mut Vec<String>) {
+    for (key, value) in dict {
+        match value {
+            Value::Dict(_, inner) => leaves(&format!("{prefix}{key}."), inner, into),
+            _ => into.push(format!("{prefix}{key}")),
+        }
+    }
+}
+
+fn leaves_of(value: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    leaves("", value.as_dict().expect("a table"), &mut found);
+    found
+}
+
+#[test]
+fn documented_file_is_the_default_and_names_every_field() {
+    assert_eq!(from_text(Config::documented()).unwrap(), Config::default());
+    let documented: toml::Table = Config::documented().parse().unwrap();
+    let all = leaves_of(&Value::serialize(Config::default()).unwrap());
+    assert_eq!(leaves_of(&Value::serialize(documented).unwrap()), all);
+    assert!(all.len() > 40, "{all:?}");
+}
+
+#[test]
+fn documented_instrument_block_is_right_once_uncommented() {
+    let (_, block) = Config::documented().split_once("# [[instrument]]").unwrap();
+    let config = from_text(&format!("[[instrument]]{}", block.replace("\n# ", "\n"))).unwrap();
+    assert_eq!(config.instrument[0].symbol, "BTCUSDT");
+    assert_eq!(config.instrument[0].venue, market::Venue::BinanceSpot);
+}
+
+#[test]
+fn unknown_key_is_refused_by_name_and_origin() {
+    for text in ["[server]\nprot = 1", "[sever]\nport = 1", "prot = 1"] {
+        let message = from_text(text).unwrap_err().to_string();
+        let name = if text.contains("sever") { "sever" } else { "prot" };
+        assert!(message.contains(name) && message.contains("test.toml"), "{message}");
+    }
+    let message = from_environment(&[("SPRAG_SERVER__PROT", "1")]).unwrap_err().to_string();
+    assert!(message.contains("prot") && message.contains("the environment"), "{message}");
+    let message = from_text("[[instrument]]\nvenue='binance_spot'\nsymbol='A'\nasset_0='B'\nasset_2='C'").unwrap_err();
+    assert!(message.to_string().contains("asset_2"), "{message}");
+}
+
+#[test]
+fn wrong_type_names_the_key() {
+    let message = from_text("[server]\nport = 70000").unwrap_err().to_string();
+    assert!(message.contains("server.port") && message.contains("70000"), "{message}");
+    for text in ["70000", "-1", "1.5", "many", ""] {
+        let message = from_environment(&[("SPRAG_SERVER__PORT", text)]).unwrap_err().to_string();
+        assert!(message.contains("\"server.port\" in the environment"), "{message}");
+    }
+    let message = from_text("[sim]\nvenues = ['nowhere']").unwrap_err().to_string();
+    assert!(message.contains("sim.venues") && message.contains("nowhere"), "{message}");
+    let message = from_text("[server\n").unwrap_err().to_string();
+    assert!(message.contains("test.toml") && message.contains("line 1"), "{message}");
+}
+
+#[test]
+fn environment_wins_over_the_file_and_the_command_line_over_both() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("sprag.toml");
+    std::fs::write(&path, "[server]\nport = 1\nring_frames = 8\n[log]\nlevel = 'debug'").unwrap();
+    let environment = owned(&[("SPRAG_SERVER__PORT", "2"), ("SPRAG_SERVER__RING_FRAMES", "9"), ("HOME", "/nowhere")]);
+    let overrides = owned(&[("server.port", "3")]);
+    let config = Config::load_with(Some(&path), environment.into_iter(), &overrides).unwrap();
+    assert_eq!((config.server.port, config.server.ring_frames, config.log.level.as_str()), (3, 9, "debug"));
+}
+
+#[test]
+fn text_from_outside_takes_its_field_s_type() {
+    let config = from_environment(&[
+        ("SPRAG_STORE__PASSWORD", "0123"),
+        ("SPRAG_STORE__ENABLED", "false"),
+        ("SPRAG_CAPTURE__FILES", "a.zst, b.zst"),
+        ("SPRAG_CAPTURE__VENUE", "kraken_spot"),
+        ("SPRAG_CAPTURE__SPEED", "0"),
+        ("SPRAG_SOURCE__KIND", "capture"),
+        ("SPRAG_SIM__VENUES", "kraken_spot"),
+    ])
+    .unwrap();
+    assert_eq!(config.store.password.reveal(), "0123");
+    assert!(!config.store.enabled);
+    assert_eq!(config.capture.files, [PathBuf::from("a.zst"), PathBuf::from("b.zst")]);
+    assert_eq!((config.capture.venue, config.source.kind), (Some(market::Venue::KrakenSpot), SourceKind::Capture));
+    assert_eq!(config.sim.venues, [market::Venue::KrakenSpot]);
+}
+
+#[test]
+fn aliases_yield_to_the_full_names() {
+    let short = [("CLICKHOUSE_URL", "http://db:8123"), ("SPRAG_DATA_DIR", "elsewhere"), ("SPRAG_CORPUS", "corpus")];
+    let config = from_environment(&short).unwrap();
+    assert_eq!((config.store.url.as_str(), config.data_dir.to_str()), ("http://db:8123", Some("elsewhere")));
+    assert!(!config.store.is_embedded());
+    let both = [("SPRAG_STORE__URL", "http://full:8123"), ("CLICKHOUSE_URL", "http://short:8123")];
+    assert_eq!(from_environment(&both).unwrap().store.url, "http://full:8123");
+}
+
+#[test]
+fn missing_file_is_named() {
+    let message = Config::load_with(Some(Path::new("no/such.toml")), iter::empty(), &[]).unwrap_err().to_string();
+    assert!(message.contains("no/such.toml"), "{message}");
+}
+
+#[test]
+fn every_limit_is_checked_and_named() {
+    let text = "data_dir = ''\n\
+        [server]\nhost = 'a b'\nmax_terminals = 0\nring_bytes = 1\n\
+        [pipeline]\nworkers = 65\ncuts_per_frame = 7\nfrontier_exit_ms = 2000\n\
+        [source]\nkind = 'capture'\n\
+        [sim]\npairs = 0\nvenues = []\n\
+        [capture]\nspeed = -1.0\n\
+        [store]\nurl = 'ftp://x'\ndatabase = '1; DROP'\npending_bytes = 1\nengine_memory_bytes = 1\n\
+        [log]\nlevel = 'inof'\n\
+        [[instrument]]\nvenue = 'binance_spot'\nsymbol = 'X'\nasset_0 = 'A'\nasset_1 = 'A'";
+    let Err(ConfigError::Limits(problems)) = from_text(text) else { panic!("no limits broken") };
+    let fields: Vec<_> = problems.iter().map(|problem| &*problem.field).collect();
+    assert_eq!(
+        fields,
+        [
+            "data_dir",
+            "server.host",
+            "server.max_terminals",
+            "server.ring_bytes",
+            "pipeline.workers",
+            "pipeline.cuts_per_frame",
+            "pipeline.frontier_exit_ms",
+            "sim.pairs",
+            "sim.venues",
+            "capture.speed",
+            "capture.files",
+            "capture.venue",
+            "store.url",
+            "store.database",
+            "store.pending_bytes",
+            "store.engine_memory_bytes",
+            "log.level",
+            "instrument binance_spot/X asset_1",
+        ]
+    );
+    assert_eq!(problems[2].to_string(), "server.max_terminals = 0: must be 1 to 100000");
+}
+
+#[test]
+fn infinite_and_undefined_speeds_are_refused() {
+    for speed in ["nan", "inf", "-inf"] {
+        let message = from_text(&format!("[capture]\nspeed = {speed}")).unwrap_err().to_string();
+        assert!(message.contains("capture.speed"), "{message}");
+    }
+}
+
+#[test]
+fn print_hides_secrets_and_reads_back() {
+    let mut config = Config::default();
+    assert_eq!(from_text(&config.print().unwrap()).unwrap(), config);
+    config.store.password = Secret::from("hunter2");
+    config.store.url = "http://me:hunter2@db:8123".to_owned();
+    let shown = format!("{}{config:?}", config.print().unwrap());
+    assert!(shown.contains(MASK));
+    assert!(!config.print().unwrap().contains("hunter2"));
+    assert!(!format!("{:?}", config.store.password).contains("hunter2"));
+    let problems = config.check().unwrap_err();
+    assert!(!format!("{problems:?}").contains("hunter2"), "{problems:?}");
+}
+
+#[test]
+fn a_password_given_wrongly_is_not_repeated() {
+    for text in ["[store]\npassword = 424242", "[store]\npassword = \"424242", "[store]\npassword = ['424242']"] {
+        let error = from_text(text).unwrap_err();
+        let message = error.to_string();
+        assert!(message.contains("test.toml") && !format!("{message}{error:?}").contains("424242"), "{error:?}");
+    }
+}
+
+#[test]
+fn a_cut_is_four_milliseconds_by_default() {
+    assert_eq!(Config::default().pipeline.cut(), std::time::Duration::from_millis(4));
+}

@@ -1,0 +1,178 @@
+//! HTTP: health, metrics, instruments, books, and the upgrade of terminals.
+//!
+//! Never: a number as a float; prices, quantities and sequences are text.
+
+mod books;
+
+use crate::{
+    metrics::{self, Numbers},
+    socket::{self, Admission, Place, check_upgrade},
+    source::SourceControl,
+    tape::{TapeEnded, TapeHandle},
+};
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::{Request, State},
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use connectors::clickhouse::SinkView;
+use market::Directory;
+use serde::Serialize;
+use serde_json::json;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+/// What the handlers share.
+#[derive(Clone)]
+pub struct Shared {
+    /// The tape.
+    pub tape: TapeHandle,
+    /// Instruments.
+    pub directory: Arc<Directory>,
+    /// Places for terminals.
+    pub admission: Arc<Admission>,
+    /// The source's numbers.
+    pub source: SourceControl,
+    /// The store's numbers, if there is a store.
+    pub store: Option<Arc<SinkView>>,
+    /// Everything is up.
+    pub ready: Arc<AtomicBool>,
+    /// How far the frontier may lag while we call ourselves ready.
+    pub lag_max: Duration,
+    /// Whether the data are simulated or replayed.
+    pub simulated: bool,
+}
+
+/// What a terminal that finds no place is told to wait, seconds.
+const RETRY_AFTER_S: u64 = 2;
+
+/// All routes.
+pub fn router(shared: Shared) -> Router {
+    Router::new()
+        .route("/", get(index))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+        .route("/v1/instruments", get(instruments))
+        .route("/v1/books/{*instrument}", get(books::book))
+        .route("/v1/stream", get(stream))
+        .fallback(|| async { failure(StatusCode::NOT_FOUND, "no such path") })
+        .with_state(shared)
+}
+
+/// An error as JSON.
+fn failure(status: StatusCode, text: &str) -> Response {
+    (status, Json(json!({ "error": text }))).into_response()
+}
+
+fn ended(_: TapeEnded) -> Response {
+    failure(StatusCode::SERVICE_UNAVAILABLE, "the server is ending")
+}
+
+async fn index(State(shared): State<Shared>) -> String {
+    let kind = if shared.simulated { "simulated or replayed data" } else { "live data" };
+    format!(
+        "{}, {kind}\n\n\
+         /v1/stream              WebSocket, subprotocol {}\n\
+         /v1/instruments         all instruments\n\
+         /v1/books/VENUE/SYMBOL  one book, e.g. /v1/books/binance_spot/BTCUSDT\n\
+         /metrics                Prometheus\n\
+         /healthz /readyz        liveness and readiness\n",
+        crate::BUILD,
+        wire::SUBPROTOCOL
+    )
+}
+
+async fn ready(State(shared): State<Shared>) -> Response {
+    let stats = match shared.tape.stats().await {
+        Ok(stats) => stats,
+        Err(error) => return ended(error),
+    };
+    let lagging = u128::from(stats.frontier_lag_ms) > shared.lag_max.as_millis();
+    let ready = shared.ready.load(Relaxed) && !lagging;
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let states: serde_json::Map<_, _> = market::FeedState::ALL
+        .iter()
+        .zip(stats.states)
+        .map(|(state, count)| (state.name().to_owned(), json!(count)))
+        .collect();
+    let body = json!({
+        "ready": ready,
+        "frontier_lag_ms": stats.frontier_lag_ms,
+        "instruments": states,
+        "store": shared.store.is_some(),
+    });
+    (status, Json(body)).into_response()
+}
+
+async fn metrics(State(shared): State<Shared>) -> Response {
+    let tape = match shared.tape.stats().await {
+        Ok(tape) => tape,
+        Err(error) => return ended(error),
+    };
+    let counters = shared.store.as_ref().map(|view| (view.counters(), view.waits()));
+    let store = counters.as_ref().map(|(counters, waits)| (counters, *waits));
+    match metrics::text(Numbers { tape: &tape, source: shared.source.numbers(), store }) {
+        Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
+        Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+#[derive(Serialize)]
+struct Listed {
+    instrument: String,
+    venue: &'static str,
+    symbol: String,
+    asset_0: String,
+    asset_1: String,
+    pair: Option<String>,
+}
+
+async fn instruments(State(shared): State<Shared>) -> Json<Vec<Listed>> {
+    let listed = |instrument: Arc<market::Instrument>| Listed {
+        instrument: instrument.text.to_string(),
+        venue: instrument.venue.name(),
+        symbol: instrument.symbol.to_string(),
+        asset_0: instrument.asset_0.to_string(),
+        asset_1: instrument.asset_1.to_string(),
+        pair: shared.directory.pair(instrument.pair).map(|pair| pair.text.to_string()),
+    };
+    Json(shared.directory.instruments_from(0).into_iter().map(listed).collect())
+}
+
+async fn stream(State(shared): State<Shared>, mut request: Request) -> Response {
+    let accepted = match check_upgrade(&request) {
+        Ok(accepted) => accepted,
+        Err(refused) => return failure(StatusCode::BAD_REQUEST, &refused.to_string()),
+    };
+    let Some(place) = shared.admission.admit() else {
+        let mut response = failure(StatusCode::SERVICE_UNAVAILABLE, "all places are taken");
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
+        return response;
+    };
+    tokio::spawn(upgrade(hyper::upgrade::on(&mut request), place, shared.tape));
+    let mut response = Response::builder()
+        .status(StatusCode::SWITCHING_PROTOCOLS)
+        .header(header::CONNECTION, "upgrade")
+        .header(header::UPGRADE, "websocket")
+        .header(header::SEC_WEBSOCKET_ACCEPT, accepted.accept);
+    if accepted.subprotocol {
+        response = response.header(header::SEC_WEBSOCKET_PROTOCOL, wire::SUBPROTOCOL);
+    }
+    response.body(Body::empty()).unwrap_or_else(|_| failure(StatusCode::INTERNAL_SERVER_ERROR, "no answer"))
+}
+
+async fn upgrade(upgraded: hyper::upgrade::OnUpgrade, place: Place, tape: TapeHandle) {
+    match upgraded.await {
+        Ok(upgraded) => socket::serve(upgraded, place, tape).await,
+        Err(error) => tracing::debug!(%error, "upgrade given up"),
+    }
+}

@@ -1,0 +1,160 @@
+//! Prometheus metrics, made from the tape's and the store's own numbers when they are asked for.
+//!
+//! Never: a number kept twice.
+
+use crate::{source::SourceNumbers, tape::TapeStats};
+use connectors::clickhouse::Counters;
+use market::FeedState;
+use prometheus::{Encoder, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The metrics cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("the metrics cannot be written")]
+pub struct MetricsError(#[from] prometheus::Error);
+
+/// What a scrape is made from.
+#[derive(Clone, Copy)]
+pub struct Numbers<'a> {
+    /// The tape.
+    pub tape: &'a TapeStats,
+    /// The source.
+    pub source: &'a SourceNumbers,
+    /// The store's writer, if there is a store, and how often the source waited for it.
+    pub store: Option<(&'a Counters, u64)>,
+}
+
+struct Page {
+    registry: Registry,
+}
+
+/// The metrics as text.
+///
+/// # Errors
+/// [`MetricsError`] if a name or value is not what Prometheus takes, which a test would show.
+pub fn text(numbers: Numbers<'_>) -> Result<String, MetricsError> {
+    let page = Page { registry: Registry::new() };
+    let tape = numbers.tape;
+    page.counters("sprag_lane_events_total", "What happened in the lanes", "event", &tape.lanes.values())?;
+    let fanout = tape.fanout;
+    page.counters(
+        "sprag_fanout_events_total",
+        "What happened in the fan-out",
+        "event",
+        &[
+            ("encodes", fanout.encodes),
+            ("frames", fanout.frames),
+            ("bytes", fanout.bytes),
+            ("gaps", fanout.gaps),
+            ("snapshots", fanout.snapshots),
+            ("refused", fanout.refused),
+            ("unencodable", fanout.unencodable),
+        ],
+    )?;
+    let source = numbers.source;
+    page.counters(
+        "sprag_source_events_total",
+        "What the source decoded",
+        "event",
+        &[
+            ("frames", source.frames.load(Relaxed)),
+            ("dead_letters", source.dead_letters.load(Relaxed)),
+            ("checksums_matched", source.checksums_matched.load(Relaxed)),
+            ("checksums_failed", source.checksums_failed.load(Relaxed)),
+        ],
+    )?;
+    page.counters(
+        "sprag_tape_events_total",
+        "What the tape did",
+        "event",
+        &[("cuts", tape.cuts), ("credit_waits", tape.credit_waits)],
+    )?;
+    page.gauges("sprag_terminals", "Terminals and what they hold", "what", &sizes(tape))?;
+    let states: Vec<_> = FeedState::ALL.iter().zip(tape.states).map(|(state, count)| (state.name(), count)).collect();
+    page.gauges("sprag_instruments", "Instruments by feed state", "state", &states)?;
+    let quantiles: Vec<_> = tape.close_lag_us.iter().map(|(quantile, lag)| (quantile.to_string(), *lag)).collect();
+    let quantiles: Vec<_> = quantiles.iter().map(|(quantile, lag)| (quantile.as_str(), *lag)).collect();
+    let help = "Microseconds from the end of a cut until it was complete";
+    page.gauges("sprag_cut_lag_microseconds", help, "quantile", &quantiles)?;
+    page.gauges("sprag_tape", "State of the tape", "what", &state(tape))?;
+    if let Some((counters, waits)) = numbers.store {
+        page.store(counters, waits)?;
+    }
+    let mut out = Vec::new();
+    TextEncoder::new().encode(&page.registry.gather(), &mut out)?;
+    Ok(String::from_utf8_lossy(&out).into_owned())
+}
+
+fn sizes(tape: &TapeStats) -> [(&'static str, u64); 3] {
+    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    [
+        ("connected", number(tape.terminals)),
+        ("groups", number(tape.groups)),
+        ("subscriptions", number(tape.subscriptions)),
+    ]
+}
+
+fn state(tape: &TapeStats) -> [(&'static str, u64); 3] {
+    [
+        ("frontier_lag_ms", tape.frontier_lag_ms),
+        ("in_flight_bytes", tape.in_flight_bytes),
+        ("store_backlog_events", u64::try_from(tape.store_backlog).unwrap_or(u64::MAX)),
+    ]
+}
+
+impl Page {
+    fn counters(&self, name: &str, help: &str, label: &str, values: &[(&str, u64)]) -> Result<(), prometheus::Error> {
+        let counters = IntCounterVec::new(Opts::new(name, help), &[label])?;
+        for (value, count) in values {
+            counters.with_label_values(&[*value]).inc_by(*count);
+        }
+        self.registry.register(Box::new(counters))
+    }
+
+    fn gauges(&self, name: &str, help: &str, label: &str, values: &[(&str, u64)]) -> Result<(), prometheus::Error> {
+        let gauges = IntGaugeVec::new(Opts::new(name, help), &[label])?;
+        for (value, number) in values {
+            gauges.with_label_values(&[*value]).set(i64::try_from(*number).unwrap_or(i64::MAX));
+        }
+        self.registry.register(Box::new(gauges))
+    }
+
+    fn store(&self, counters: &Counters, waits: u64) -> Result<(), prometheus::Error> {
+        self.counters(
+            "sprag_store_events_total",
+            "What the store's writer did",
+            "event",
+            &[
+                ("rows_pushed", counters.rows_pushed),
+                ("rows_inserted", counters.rows_inserted),
+                ("batches_inserted", counters.batches_inserted),
+                ("retries", counters.retries),
+                ("loads", counters.loads),
+                ("tombstones", counters.tombstones),
+                ("source_waits", waits),
+            ],
+        )?;
+        let lag_ms = counters.lag_ns / 1_000_000;
+        let values = [("pending_bytes", counters.pending_bytes), ("lag_ms", lag_ms)];
+        self.gauges("sprag_store", "State of the store's writer", "what", &values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_has_its_place() {
+        let (tape, source) = (TapeStats::default(), SourceNumbers::default());
+        let counters = Counters::default();
+        let text = text(Numbers { tape: &tape, source: &source, store: Some((&counters, 3)) }).unwrap();
+        for line in [
+            r#"sprag_lane_events_total{event="regressions"} 0"#,
+            r#"sprag_store_events_total{event="source_waits"} 3"#,
+            r#"sprag_instruments{state="GAPPED"} 0"#,
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
+    }
+}

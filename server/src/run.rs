@@ -1,0 +1,408 @@
+//! `sprag run`: everything together, in the order of the data, and everything down again in the reverse order.
+//!
+//! 1. store  2. epochs  3. workers  4. tape  5. source  6. HTTP and terminals
+//!
+//! Never: a source started before what it feeds is up; a part left running when another has failed.
+
+use crate::{
+    config::{Config, SourceKind},
+    dead_letters::DeadLetters,
+    epochs::{EpochError, EpochJournal},
+    exit::Exit,
+    fanout::{Fanout, FanoutConfig, outbox::RingBounds},
+    http::{self, Shared},
+    hub::{Hub, HubConfig},
+    socket::Admission,
+    source::{self, CaptureOptions, Outlet, SourceControl, SourcePort},
+    store::{Sharing, Store, StoreError, writer_options},
+    tape::{self, LagBounds, Tape, TapeEnd, TapeHandle, TapeInput},
+};
+use connectors::{
+    capture::CaptureError,
+    clickhouse::{SinkError, SinkReport, SinkView, sink::SinkInput},
+    decoder::Decoder,
+    simulator::{Simulator, SimulatorConfig},
+    venue_feed::listings::Listings,
+};
+use dataflow::{
+    clock::CutClock,
+    graph::{self, GraphConfig, StartError},
+    ingest::{Credit, FeedSender, IngestConfig, Pace, feed},
+    lane::LaneConfig,
+};
+use foldhash::{HashMap, HashMapExt};
+use market::{Directory, guard::Limits};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc::{Receiver, Sender},
+    },
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+use tokio::{net::TcpListener, sync::mpsc, sync::oneshot, task::JoinHandle};
+
+/// Frames older than this in an outbox are worth nothing to a trader: 64 frames of 40 ms.
+const FRAME_AGE_MS_MAX: u64 = 2_560;
+
+/// The server cannot start, or ended by a fault.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The epoch journal.
+    #[error(transparent)]
+    Epochs(#[from] EpochError),
+    /// The data directory.
+    #[error("the data directory cannot be used")]
+    DataDirectory(#[source] io::Error),
+    /// The workers.
+    #[error(transparent)]
+    Workers(#[from] StartError),
+    /// The listener.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// Where.
+        address: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A thread could not be started.
+    #[error("a thread cannot be started")]
+    Thread(#[source] io::Error),
+    /// A capture.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// The source is a capture of which nobody said whose it is.
+    #[error("a capture needs its venue: --venue, or capture.venue")]
+    NoVenue,
+    /// The store's sink ended.
+    #[error("the store's sink ended early")]
+    Sink(#[from] SinkError),
+    /// The engine's process ended.
+    #[error("the embedded ClickHouse engine ended by itself")]
+    EngineLost,
+    /// The frontier stood still.
+    #[error("the frontier stood still past its bound; the process must be restarted")]
+    Stalled,
+    /// A thread ended without a word.
+    #[error("a thread of the pipeline ended early")]
+    Ended,
+}
+
+impl RunError {
+    /// What the process ends with.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Store(error) => error.exit(),
+            Self::Sink(_) | Self::EngineLost => Exit::Store,
+            Self::Epochs(_) | Self::DataDirectory(_) => Exit::Input,
+            Self::Capture(_) => Exit::Input,
+            Self::NoVenue => Exit::Usage,
+            Self::Listen { .. } => Exit::Network,
+            Self::Stalled => Exit::Stalled,
+            Self::Workers(_) | Self::Thread(_) | Self::Ended => Exit::Internal,
+        }
+    }
+}
+
+/// The present, Unix nanoseconds.
+#[must_use]
+pub fn unix_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// What the store's part of the run holds.
+struct StorePart {
+    store: Option<Store>,
+    queue: Option<mpsc::Sender<SinkInput>>,
+    view: Option<Arc<SinkView>>,
+    sink: Option<JoinHandle<Result<SinkReport, SinkError>>>,
+}
+
+/// Runs the server until `stop` resolves or a part fails. `started` is told the address once terminals may connect.
+///
+/// # Errors
+/// [`RunError`].
+pub async fn run(
+    config: &Config,
+    stop: impl Future<Output = ()>,
+    started: impl FnOnce(SocketAddr),
+) -> Result<(), RunError> {
+    std::fs::create_dir_all(&config.data_dir).map_err(RunError::DataDirectory)?;
+    let address = format!("{}:{}", config.server.host, config.server.port);
+    let failed = |source| RunError::Listen { address: address.clone(), source };
+    let listener = TcpListener::bind(&address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+
+    let directory = Arc::new(Directory::default());
+    let mut store = None;
+    let (mut epochs, mut greatest) = (HashMap::new(), 0);
+    if config.store.enabled {
+        let opened = Store::open(config, Sharing::Own).await?;
+        (epochs, greatest) = opened.epochs().await?;
+        store = Some(opened);
+    }
+    let epoch = EpochJournal::open(&config.data_dir)?.next(greatest.saturating_add(1))?;
+    let mut part = open_sink(store, config, epoch, &directory);
+    let listings = Arc::new(listings(config, &directory).with_epochs(epochs, epoch));
+
+    let mut pipeline = Pipeline::start(config, epoch, listings, &part)?;
+    let shared = Shared {
+        tape: pipeline.tape.clone(),
+        directory,
+        admission: Admission::new(config.server.max_terminals, ring_bounds(config)),
+        source: pipeline.control.clone(),
+        store: part.view.clone(),
+        ready: Arc::new(AtomicBool::new(true)),
+        lag_max: Duration::from_millis(config.pipeline.frontier_alarm_ms),
+        simulated: true,
+    };
+    let ready = Arc::clone(&shared.ready);
+    let (close, closed) = oneshot::channel::<()>();
+    let router = http::router(shared);
+    let serving = tokio::spawn(async move {
+        let until = async move { drop(closed.await) };
+        axum::serve(listener, router).with_graceful_shutdown(until).await
+    });
+    started(bound);
+    let ended = pipeline.wait(&mut part, stop).await;
+    ready.store(false, Relaxed);
+    drop(close);
+    pipeline.end(part).await?;
+    serving.abort();
+    ended
+}
+
+fn ring_bounds(config: &Config) -> RingBounds {
+    RingBounds { frames: config.server.ring_frames, bytes: config.server.ring_bytes, age_ms: FRAME_AGE_MS_MAX }
+}
+
+/// Listings with the configured names of assets.
+#[must_use]
+pub fn listings(config: &Config, directory: &Arc<Directory>) -> Listings {
+    config.instrument.iter().fold(Listings::new(Arc::clone(directory)), |listings, names| {
+        listings.with_assets(names.venue, &names.symbol, &names.asset_0, &names.asset_1)
+    })
+}
+
+fn open_sink(store: Option<Store>, config: &Config, epoch: u64, directory: &Arc<Directory>) -> StorePart {
+    let Some(store) = store else { return StorePart { store: None, queue: None, view: None, sink: None } };
+    // The epoch block is this start's own, so its tokens meet no other start's.
+    let identity = format!("run-{epoch}");
+    let (queue, view, sink) = store.start_sink(&identity, writer_options(config), Arc::clone(directory));
+    StorePart { store: Some(store), queue: Some(queue), view: Some(view), sink: Some(sink) }
+}
+
+/// The guard's bounds as configured.
+#[must_use]
+pub fn limits(config: &Config) -> Limits {
+    let ms = |ms: u64| ms.saturating_mul(1_000_000);
+    Limits {
+        hole_ns: ms(config.pipeline.hole_ms),
+        bridge_ns: ms(config.pipeline.bridge_ms),
+        held_bytes_max: u64::try_from(config.pipeline.held_bytes).unwrap_or(u64::MAX),
+        ..Limits::default()
+    }
+}
+
+/// Workers, tape and source of a live run.
+struct Pipeline {
+    tape: TapeHandle,
+    control: SourceControl,
+    tape_end: oneshot::Receiver<TapeEnd>,
+    source_end: oneshot::Receiver<Result<(), RunError>>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Pipeline {
+    fn start(config: &Config, generation: u64, listings: Arc<Listings>, part: &StorePart) -> Result<Self, RunError> {
+        let now_ns: Clock = Arc::new(unix_ns);
+        let settings = &config.pipeline;
+        let cut_ns = u64::try_from(settings.cut().as_nanos()).unwrap_or(u64::MAX).max(1);
+        let clock = CutClock { origin_ns: now_ns(), cut_ns };
+        let credit = Credit::new(u64::try_from(settings.in_flight_bytes).unwrap_or(u64::MAX));
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..settings.workers).map(|_| feed()).unzip();
+        let silent_ns = settings.silent_ms.saturating_mul(1_000_000);
+        let lane = LaneConfig { clock, limits: limits(config), silent_ns, admitted: part.queue.is_some() };
+        let ingest = IngestConfig { clock, pace: Pace::Clock(Arc::clone(&now_ns)), credit: Arc::clone(&credit) };
+        let (inputs, taken) = std::sync::mpsc::channel();
+        let workers = graph::start(GraphConfig { lane, ingest }, receivers, inputs.clone())?;
+
+        let (control, port) = source::control();
+        let directory = Arc::clone(listings.directory());
+        let hub = Hub::new(HubConfig { workers: settings.workers, clock, cuts_per_frame: settings.cuts_per_frame });
+        let fanout = Fanout::new(fanout_config(config, generation), Arc::clone(&directory));
+        let tape = Tape {
+            hub,
+            fanout,
+            clock,
+            now_ns: Arc::clone(&now_ns),
+            credit,
+            directory: Arc::clone(&directory),
+            store: part.queue.clone(),
+            control: control.clone(),
+            lag: LagBounds {
+                alarm: Duration::from_millis(settings.frontier_alarm_ms),
+                exit: Duration::from_millis(settings.frontier_exit_ms),
+            },
+        };
+        let handle = TapeHandle::new(inputs.clone());
+        let (tape_thread, tape_end) = start_tape(tape, inputs, taken)?;
+        let (source_thread, source_end) = start_source(config, senders, listings, port, now_ns)?;
+        let workers = spawn("workers", move || drop(workers))?;
+        let threads = vec![source_thread, workers, tape_thread];
+        Ok(Self { tape: handle, control, tape_end, source_end, threads })
+    }
+
+    /// Waits for the wish to stop, or for the first part that fails.
+    async fn wait(&mut self, part: &mut StorePart, stop: impl Future<Output = ()>) -> Result<(), RunError> {
+        let sink = async {
+            match &mut part.sink {
+                Some(sink) => sink.await,
+                None => std::future::pending().await,
+            }
+        };
+        let engine = async {
+            match &mut part.store {
+                Some(store) => store.lost().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = stop => Ok(()),
+            end = &mut self.tape_end => match end {
+                Ok(TapeEnd::Stalled) => Err(RunError::Stalled),
+                Ok(TapeEnd::Stopped) | Err(_) => Err(RunError::Ended),
+            },
+            end = &mut self.source_end => end.unwrap_or(Err(RunError::Ended)).and(Err(RunError::Ended)),
+            () = engine => Err(RunError::EngineLost),
+            end = sink => match end {
+                Ok(Err(error)) => Err(error.into()),
+                Ok(Ok(_)) | Err(_) => Err(RunError::Ended),
+            },
+        }
+    }
+
+    /// Ends source, workers and tape, then the store once it has everything.
+    async fn end(self, part: StorePart) -> Result<(), RunError> {
+        self.control.stop();
+        let tape = self.tape.clone();
+        let threads = self.threads;
+        let joined = tokio::task::spawn_blocking(move || {
+            threads.into_iter().map(|thread| thread.join().is_ok()).fold(true, |all, one| all && one)
+        });
+        if tokio::time::timeout(END_MAX, joined).await.is_err() {
+            tape.stop();
+        }
+        drop(part.queue);
+        if let Some(sink) = part.sink.filter(|sink| !sink.is_finished()) {
+            match sink.await {
+                Ok(Ok(report)) => tracing::info!(rows = report.counters.rows_inserted, "the store has everything"),
+                Ok(Err(error)) => return Err(error.into()),
+                Err(_) => return Err(RunError::Ended),
+            }
+        }
+        if let Some(store) = part.store {
+            store.close().await;
+        }
+        Ok(())
+    }
+}
+
+/// How long source, workers and tape may take to end.
+const END_MAX: Duration = Duration::from_secs(10);
+
+fn fanout_config(config: &Config, generation: u64) -> FanoutConfig {
+    FanoutConfig {
+        generation,
+        phases: config.pipeline.cuts_per_frame,
+        frame_ms: u16::try_from(config.pipeline.frame_ms).unwrap_or(u16::MAX),
+        heartbeat_ms: config.server.heartbeat_ms,
+        subscriptions_max: config.server.subscriptions_per_terminal_max,
+        simulated: true,
+    }
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>, RunError> {
+    thread::Builder::new().name(name.to_owned()).spawn(body).map_err(RunError::Thread)
+}
+
+fn start_tape(
+    tape: Tape,
+    inputs: Sender<TapeInput>,
+    taken: Receiver<TapeInput>,
+) -> Result<(thread::JoinHandle<()>, oneshot::Receiver<TapeEnd>), RunError> {
+    let (tell, told) = oneshot::channel();
+    let thread = spawn("tape", move || {
+        // The workers hold their own senders; ours would keep the channel open for ever.
+        drop(inputs);
+        let end = tape::run(tape, &taken);
+        if tell.send(end).is_err() {
+            tracing::debug!(?end, "the tape ended after the run");
+        }
+    })?;
+    Ok((thread, told))
+}
+
+fn start_source(
+    config: &Config,
+    senders: Vec<FeedSender>,
+    listings: Arc<Listings>,
+    port: SourcePort,
+    now_ns: Clock,
+) -> Result<(thread::JoinHandle<()>, oneshot::Receiver<Result<(), RunError>>), RunError> {
+    let directory = Arc::clone(listings.directory());
+    let letters = config.data_dir.join("dead-letters.jsonl");
+    let dead_letters = DeadLetters::append_to(&letters).map_err(RunError::DataDirectory)?;
+    let capture = match (config.source.kind, config.capture.venue) {
+        (SourceKind::Sim, _) => None,
+        (SourceKind::Capture, None) => return Err(RunError::NoVenue),
+        (SourceKind::Capture, Some(venue)) => Some(CaptureOptions {
+            files: config.capture.files.clone(),
+            venue,
+            speed: config.capture.speed,
+            repeat: config.capture.repeat,
+        }),
+    };
+    let simulator = simulator_config(config, now_ns());
+    let (tell, told) = oneshot::channel();
+    let thread = spawn("source", move || {
+        // Every feed stays open as long as the source runs; the first one gets the events.
+        let Some(feed) = senders.first().cloned() else { return };
+        let decoder = Decoder::new(listings);
+        let mut outlet = Outlet { decoder, feed, dead_letters, port, now_ns, events: Vec::new() };
+        let end = match capture {
+            Some(options) => source::serve_captures(&options, &mut outlet).map_err(RunError::from),
+            None => source::simulate(Simulator::new(simulator), &directory, &mut outlet).map_err(|_| RunError::Ended),
+        };
+        drop(senders);
+        if tell.send(end).is_err() {
+            tracing::debug!("the source ended after the run");
+        }
+    })?;
+    Ok((thread, told))
+}
+
+fn simulator_config(config: &Config, start_ns: u64) -> SimulatorConfig {
+    let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    SimulatorConfig {
+        seed: config.sim.seed,
+        pairs: count(config.sim.pairs),
+        venues: config.sim.venues.clone(),
+        updates_per_second: number(config.sim.updates_per_second),
+        book_levels: count(config.sim.book_levels),
+        start_ns,
+        ..SimulatorConfig::default()
+    }
+}

@@ -1,0 +1,226 @@
+//! Sources of a live run: the market simulator, or captures served at a pace. Each is a thread that stamps frames with
+//! the present, decodes them and feeds the first worker; the exchange spreads them over the lanes.
+//!
+//! Never: a frame stamped with another time than that of its arrival here.
+
+use crate::dead_letters::DeadLetters;
+use connectors::{
+    capture::{CaptureError, CaptureFrame, MergedCaptures},
+    decoder::Decoder,
+    raw::RawFrame,
+    simulator::Simulator,
+};
+use dataflow::ingest::{BATCH_BYTES_MAX, Batch, Ended, FeedSender};
+use market::{Directory, Event, SymbolId, Venue};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How often a source looks for what is due.
+const TURN: Duration = Duration::from_millis(2);
+
+/// Wanted snapshots that wait for the source; more are asked for again by the guards' own back-off.
+const REQUESTS_MAX: usize = 4_096;
+
+/// Where guards ask for snapshots, and how a source is stopped.
+#[derive(Clone)]
+pub struct SourceControl {
+    requests: SyncSender<SymbolId>,
+    stop: Arc<AtomicBool>,
+    numbers: Arc<SourceNumbers>,
+}
+
+/// What a source counts.
+#[derive(Debug, Default)]
+pub struct SourceNumbers {
+    /// Frames decoded.
+    pub frames: AtomicU64,
+    /// Frames that could not be.
+    pub dead_letters: AtomicU64,
+    /// Checksums that did not match.
+    pub checksums_failed: AtomicU64,
+    /// Checksums that did.
+    pub checksums_matched: AtomicU64,
+}
+
+/// The source's end of its control.
+pub struct SourcePort {
+    requests: Receiver<SymbolId>,
+    stop: Arc<AtomicBool>,
+    numbers: Arc<SourceNumbers>,
+}
+
+/// A control and the source's end of it.
+#[must_use]
+pub fn control() -> (SourceControl, SourcePort) {
+    let (sender, requests) = sync_channel(REQUESTS_MAX);
+    let (stop, numbers) = (Arc::new(AtomicBool::new(false)), Arc::new(SourceNumbers::default()));
+    let control = SourceControl { requests: sender, stop: Arc::clone(&stop), numbers: Arc::clone(&numbers) };
+    (control, SourcePort { requests, stop, numbers })
+}
+
+impl SourceControl {
+    /// Asks for snapshots of instruments.
+    pub fn request(&self, symbols: &[SymbolId]) {
+        for symbol in symbols {
+            if self.requests.try_send(*symbol).is_err() {
+                tracing::debug!(symbol = symbol.0, "the source takes no request now; the guard will ask again");
+            }
+        }
+    }
+
+    /// Ends the source.
+    pub fn stop(&self) {
+        self.stop.store(true, Relaxed);
+    }
+
+    /// What the source counts.
+    #[must_use]
+    pub fn numbers(&self) -> &SourceNumbers {
+        &self.numbers
+    }
+}
+
+/// Decodes frames and feeds them on; what both sources share.
+pub struct Outlet {
+    /// The decoders.
+    pub decoder: Decoder,
+    /// The feed.
+    pub feed: FeedSender,
+    /// Where undecodable frames go.
+    pub dead_letters: DeadLetters,
+    /// The source's end of its control.
+    pub port: SourcePort,
+    /// Unix nanoseconds.
+    pub now_ns: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// Events not fed yet.
+    pub events: Vec<Event>,
+}
+
+impl Outlet {
+    fn stopped(&self) -> bool {
+        self.port.stop.load(Relaxed)
+    }
+
+    fn frame(&mut self, venue: Venue, frame: &RawFrame, position: u64) -> Result<(), Ended> {
+        if let Err(reason) = self.decoder.decode(venue, frame, position, &mut self.events) {
+            self.dead_letters.keep(frame, &reason);
+        }
+        self.port.numbers.frames.fetch_add(1, Relaxed);
+        let bytes: u64 = self.events.iter().map(Event::bytes).sum();
+        if bytes >= BATCH_BYTES_MAX { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), Ended> {
+        let (mut matched, mut failed) = (0, 0);
+        for (_, counts) in self.decoder.counts() {
+            matched += counts.checksums_matched;
+            failed += counts.checksums_failed;
+        }
+        let numbers = &self.port.numbers;
+        numbers.checksums_matched.store(matched, Relaxed);
+        numbers.checksums_failed.store(failed, Relaxed);
+        numbers.dead_letters.store(self.dead_letters.count(), Relaxed);
+        let events = std::mem::take(&mut self.events);
+        if events.is_empty() { Ok(()) } else { self.feed.send(Batch { cut: 0, events }) }
+    }
+}
+
+/// Runs the simulator until it is stopped.
+///
+/// # Errors
+/// [`Ended`] if the workers ended first.
+pub fn simulate(mut simulator: Simulator, directory: &Directory, outlet: &mut Outlet) -> Result<(), Ended> {
+    let mut frames: Vec<(Venue, RawFrame)> = Vec::new();
+    let mut position = 0;
+    simulator.opening(&mut frames);
+    while !outlet.stopped() {
+        let now_ns = (outlet.now_ns)();
+        simulator.advance(now_ns, &mut frames);
+        while let Ok(symbol) = outlet.port.requests.try_recv() {
+            if let Some(instrument) = directory.get(symbol) {
+                simulator.snapshot(instrument.venue, &instrument.symbol, now_ns, &mut frames);
+            }
+        }
+        for (venue, frame) in frames.drain(..) {
+            position += 1;
+            outlet.frame(venue, &frame, position)?;
+        }
+        outlet.flush()?;
+        thread::sleep(TURN);
+    }
+    Ok(())
+}
+
+/// A capture source as configured.
+#[derive(Clone, Debug)]
+pub struct CaptureOptions {
+    /// The files.
+    pub files: Vec<PathBuf>,
+    /// Their venue.
+    pub venue: Venue,
+    /// Times the recorded pace; 0 for as fast as the pipeline takes it.
+    pub speed: f64,
+    /// Begin anew at the end.
+    pub repeat: bool,
+}
+
+/// Serves captures as if they arrived now. At their end the feed falls silent, as a venue's would.
+///
+/// # Errors
+/// [`CaptureError`]; the end of the workers is no error here, since they are what was stopped.
+pub fn serve_captures(options: &CaptureOptions, outlet: &mut Outlet) -> Result<(), CaptureError> {
+    let mut position = 0;
+    loop {
+        let mut captures = MergedCaptures::open(&options.files)?;
+        if serve_once(&mut captures, options, &mut position, outlet)?.is_err() || outlet.stopped() {
+            return Ok(());
+        }
+        tracing::info!(frames = position, "the capture has ended");
+        if !options.repeat {
+            while !outlet.stopped() {
+                thread::sleep(TURN);
+            }
+            return Ok(());
+        }
+    }
+}
+
+fn serve_once(
+    captures: &mut dyn Iterator<Item = Result<CaptureFrame, CaptureError>>,
+    options: &CaptureOptions,
+    position: &mut u64,
+    outlet: &mut Outlet,
+) -> Result<Result<(), Ended>, CaptureError> {
+    let started = Instant::now();
+    let mut origin_ns = None;
+    for captured in captures {
+        let mut frame = captured?.frame;
+        let elapsed = Duration::from_nanos(frame.ts_ns.saturating_sub(*origin_ns.get_or_insert(frame.ts_ns)));
+        if options.speed > 0.0 {
+            let due = started + elapsed.div_f64(options.speed);
+            while Instant::now() < due {
+                if let Err(ended) = outlet.flush() {
+                    return Ok(Err(ended));
+                }
+                thread::sleep(due.saturating_duration_since(Instant::now()).min(TURN));
+            }
+        }
+        if outlet.stopped() {
+            return Ok(Ok(()));
+        }
+        *position += 1;
+        frame.ts_ns = (outlet.now_ns)();
+        if let Err(ended) = outlet.frame(options.venue, &frame, *position) {
+            return Ok(Err(ended));
+        }
+    }
+    Ok(outlet.flush())
+}

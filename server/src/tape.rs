@@ -1,0 +1,374 @@
+//! The tape: the thread that owns hub and fan-out. Takes what the workers publish and what terminals ask for, in one
+//! order, and hands admitted changes to the store.
+//!
+//! Flow control: input bytes are given back to the credit only when the store's queue has taken what they became, so a
+//! store that falls behind slows the source instead of filling memory.
+//!
+//! Never: a wait for a terminal or for the store.
+
+use crate::{
+    fanout::{ConnectionId, Fanout, FanoutCounts, outbox::Outbox},
+    hub::{Hub, HubInstrument, Step},
+    source::SourceControl,
+};
+use connectors::clickhouse::sink::SinkInput;
+use dataflow::{clock::CutClock, cut::LaneCounts, ingest::Credit, sink::SinkMessage};
+use hdrhistogram::Histogram;
+use market::{Directory, SymbolId};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, Sender},
+    },
+    time::Duration,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use wire::{ErrorCode, ToServer};
+
+/// Commands under way from all terminals and HTTP requests together; more wait at their own end.
+const COMMANDS_MAX: usize = 1_024;
+
+/// How often the frontier's lag is looked at when nothing arrives.
+const WATCH_EVERY: Duration = Duration::from_millis(20);
+
+/// Inputs taken before steps are done again.
+const TAKE_MAX: usize = 1_024;
+
+/// What the tape's thread takes.
+pub enum TapeInput {
+    /// From the workers.
+    Sink(SinkMessage),
+    /// From terminals and HTTP.
+    Command(Command, OwnedSemaphorePermit),
+    /// End at once.
+    Stop,
+}
+
+impl From<SinkMessage> for TapeInput {
+    fn from(message: SinkMessage) -> Self {
+        Self::Sink(message)
+    }
+}
+
+/// A terminal's or an HTTP request's wish.
+pub enum Command {
+    /// A terminal is here.
+    Connect(ConnectionId, Arc<Outbox>),
+    /// It asks for something.
+    Request(ConnectionId, ToServer),
+    /// It sent something that is no request.
+    Malformed(ConnectionId),
+    /// It is gone.
+    Disconnect(ConnectionId),
+    /// One instrument's state at the last cut, with the time of that cut.
+    Book(SymbolId, oneshot::Sender<Option<(HubInstrument, u64)>>),
+    /// The tape's numbers.
+    Stats(oneshot::Sender<TapeStats>),
+}
+
+/// The tape's numbers.
+#[derive(Clone, Debug, Default)]
+pub struct TapeStats {
+    /// Sums over the lanes.
+    pub lanes: LaneCounts,
+    /// Sums over the fan-out.
+    pub fanout: FanoutCounts,
+    /// Connected terminals.
+    pub terminals: usize,
+    /// Groups of terminals.
+    pub groups: usize,
+    /// Sum of the terminals' subscriptions.
+    pub subscriptions: usize,
+    /// Cuts stepped over.
+    pub cuts: u64,
+    /// Time from a cut's end to its step: quantile and microseconds.
+    pub close_lag_us: Vec<(f64, u64)>,
+    /// How far the frontier is behind the clock, milliseconds.
+    pub frontier_lag_ms: u64,
+    /// Bytes under way.
+    pub in_flight_bytes: u64,
+    /// Times that ingest found its credit used up.
+    pub credit_waits: u64,
+    /// Events that wait for the store's queue.
+    pub store_backlog: usize,
+    /// Instruments by feed state, in the order of [`market::FeedState::ALL`].
+    pub states: [u64; 4],
+}
+
+/// How others reach the tape.
+#[derive(Clone)]
+pub struct TapeHandle {
+    inputs: Sender<TapeInput>,
+    permits: Arc<Semaphore>,
+}
+
+/// The tape has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the tape has ended")]
+pub struct TapeEnded;
+
+impl TapeHandle {
+    /// A handle over the tape's input.
+    #[must_use]
+    pub fn new(inputs: Sender<TapeInput>) -> Self {
+        Self { inputs, permits: Arc::new(Semaphore::new(COMMANDS_MAX)) }
+    }
+
+    /// Gives a command, waiting while too many are under way.
+    ///
+    /// # Errors
+    /// [`TapeEnded`].
+    pub async fn give(&self, command: Command) -> Result<(), TapeEnded> {
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| TapeEnded)?;
+        self.inputs.send(TapeInput::Command(command, permit)).map_err(|_| TapeEnded)
+    }
+
+    /// Asks for one instrument's state.
+    ///
+    /// # Errors
+    /// [`TapeEnded`].
+    pub async fn book(&self, symbol: SymbolId) -> Result<Option<(HubInstrument, u64)>, TapeEnded> {
+        let (reply, answer) = oneshot::channel();
+        self.give(Command::Book(symbol, reply)).await?;
+        answer.await.map_err(|_| TapeEnded)
+    }
+
+    /// Asks for the tape's numbers.
+    ///
+    /// # Errors
+    /// [`TapeEnded`].
+    pub async fn stats(&self) -> Result<TapeStats, TapeEnded> {
+        let (reply, answer) = oneshot::channel();
+        self.give(Command::Stats(reply)).await?;
+        answer.await.map_err(|_| TapeEnded)
+    }
+
+    /// Ends the tape's thread.
+    pub fn stop(&self) {
+        if self.inputs.send(TapeInput::Stop).is_err() {
+            tracing::debug!("the tape had ended already");
+        }
+    }
+}
+
+/// How far the frontier may lag.
+#[derive(Clone, Copy, Debug)]
+pub struct LagBounds {
+    /// An alarm is logged.
+    pub alarm: Duration,
+    /// The tape ends, for the supervisor to restart the process.
+    pub exit: Duration,
+}
+
+/// How the tape ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TapeEnd {
+    /// It was told to, or every worker ended.
+    Stopped,
+    /// The frontier stood still for longer than its bound.
+    Stalled,
+}
+
+/// The hand-over to the store.
+struct StorePort {
+    queue: mpsc::Sender<SinkInput>,
+    backlog: VecDeque<SinkInput>,
+    /// Bytes of input whose changes are in the backlog.
+    owed: u64,
+}
+
+impl StorePort {
+    fn take(&mut self, step: &mut Step) {
+        self.backlog.extend(step.admitted.drain(..).map(SinkInput::Changes));
+        self.backlog.extend(step.admitted_trades.drain(..).map(SinkInput::Trade));
+        self.owed += step.input_bytes;
+    }
+
+    /// Hands over what the queue takes; the bytes to be given back once nothing is left.
+    fn drain(&mut self) -> u64 {
+        while let Some(input) = self.backlog.pop_front() {
+            match self.queue.try_send(input) {
+                Ok(()) => {}
+                Err(mpsc::error::TrySendError::Full(input)) => {
+                    self.backlog.push_front(input);
+                    return 0;
+                }
+                // The sink's end is noticed where it is awaited; nothing of it is lost silently.
+                Err(mpsc::error::TrySendError::Closed(_)) => self.backlog.clear(),
+            }
+        }
+        std::mem::take(&mut self.owed)
+    }
+}
+
+/// What the tape's thread owns.
+pub struct Tape {
+    /// State of all instruments.
+    pub hub: Hub,
+    /// All terminals.
+    pub fanout: Fanout,
+    /// The grid of cuts.
+    pub clock: CutClock,
+    /// Unix nanoseconds.
+    pub now_ns: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// Bytes under way.
+    pub credit: Arc<Credit>,
+    /// Instruments.
+    pub directory: Arc<Directory>,
+    /// The store's queue, if there is a store.
+    pub store: Option<mpsc::Sender<SinkInput>>,
+    /// The source, for snapshots that are wanted.
+    pub control: SourceControl,
+    /// How far the frontier may lag.
+    pub lag: LagBounds,
+}
+
+struct Running {
+    tape: Tape,
+    port: Option<StorePort>,
+    lanes: LaneCounts,
+    cuts: u64,
+    close_lag: Option<Histogram<u64>>,
+    listed: usize,
+    alarmed: bool,
+}
+
+/// Runs the tape until it is stopped; to be called on a thread of its own.
+#[must_use]
+pub fn run(tape: Tape, inputs: &Receiver<TapeInput>) -> TapeEnd {
+    let port = tape.store.clone().map(|queue| StorePort { queue, backlog: VecDeque::new(), owed: 0 });
+    // 1 us to 60 s with 3 significant figures, as all latencies here.
+    let close_lag = Histogram::new_with_bounds(1, 60_000_000, 3).ok();
+    let mut running =
+        Running { tape, port, lanes: LaneCounts::default(), cuts: 0, close_lag, listed: 0, alarmed: false };
+    loop {
+        match inputs.recv_timeout(WATCH_EVERY) {
+            Ok(input) => {
+                let more = std::iter::from_fn(|| inputs.try_recv().ok()).take(TAKE_MAX);
+                for input in std::iter::once(input).chain(more) {
+                    if !running.take(input) {
+                        return TapeEnd::Stopped;
+                    }
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return TapeEnd::Stopped,
+        }
+        running.steps();
+        if running.tape.hub.ended() {
+            return TapeEnd::Stopped;
+        }
+        if running.stalled() {
+            return TapeEnd::Stalled;
+        }
+    }
+}
+
+impl Running {
+    fn take(&mut self, input: TapeInput) -> bool {
+        match input {
+            TapeInput::Sink(message) => self.tape.hub.take(message),
+            TapeInput::Command(command, _permit) => self.command(command),
+            TapeInput::Stop => return false,
+        }
+        true
+    }
+
+    fn command(&mut self, command: Command) {
+        let (hub, fanout) = (&mut self.tape.hub, &mut self.tape.fanout);
+        match command {
+            Command::Connect(id, outbox) => fanout.connect(id, outbox, hub.now_ns() / 1_000_000),
+            Command::Request(id, request) => fanout.request(id, request, hub),
+            Command::Malformed(id) => fanout.refuse(id, None, ErrorCode::Malformed),
+            Command::Disconnect(id) => fanout.teardown(id, hub),
+            Command::Book(symbol, reply) => {
+                let now_ns = hub.now_ns();
+                answer(reply, hub.instrument(symbol).map(|instrument| (instrument.clone(), now_ns)));
+            }
+            Command::Stats(reply) => answer(reply, self.stats()),
+        }
+    }
+
+    fn steps(&mut self) {
+        while let Some(mut step) = self.tape.hub.step() {
+            self.cuts += 1;
+            self.lanes.add(&step.counts);
+            self.note_lag(step.cut);
+            self.tape.control.request(&step.requests);
+            match &mut self.port {
+                Some(port) => port.take(&mut step),
+                None => self.tape.credit.release(step.input_bytes),
+            }
+            if self.tape.directory.len() != self.listed {
+                self.listed = self.tape.directory.len();
+                self.tape.fanout.grow(&mut self.tape.hub);
+            }
+            if let Some(phase) = step.closing {
+                let frame = self.tape.hub.close(phase);
+                self.tape.fanout.close(&frame, phase, &self.tape.hub);
+            }
+        }
+        if let Some(port) = &mut self.port {
+            self.tape.credit.release(port.drain());
+        }
+    }
+
+    fn note_lag(&mut self, cut: u64) {
+        let lag_ns = (self.tape.now_ns)().saturating_sub(self.tape.clock.end_ns(cut));
+        if let Some(histogram) = &mut self.close_lag {
+            histogram.saturating_record((lag_ns / 1_000).max(1));
+        }
+    }
+
+    fn frontier_lag(&self) -> Duration {
+        let closed_ns = self.tape.clock.end_ns(self.tape.hub.frontier().saturating_sub(1));
+        Duration::from_nanos((self.tape.now_ns)().saturating_sub(closed_ns))
+    }
+
+    fn stalled(&mut self) -> bool {
+        let lag = self.frontier_lag();
+        if lag > self.tape.lag.alarm && !self.alarmed {
+            tracing::error!(lag_ms = lag.as_millis(), "the frontier lags behind the clock");
+        }
+        self.alarmed = lag > self.tape.lag.alarm;
+        lag > self.tape.lag.exit
+    }
+
+    fn stats(&self) -> TapeStats {
+        let (terminals, groups, subscriptions) = self.tape.fanout.sizes();
+        let mut states = [0; 4];
+        for instrument in self.tape.hub.instruments() {
+            let state = instrument.feed().state;
+            let at = market::FeedState::ALL.iter().position(|known| *known == state);
+            if let Some(count) = at.and_then(|at| states.get_mut(at)) {
+                *count += 1;
+            }
+        }
+        let quantile = |histogram: &Histogram<u64>| {
+            [0.5, 0.99, 0.999].map(|quantile| (quantile, histogram.value_at_quantile(quantile))).to_vec()
+        };
+        TapeStats {
+            lanes: self.lanes,
+            fanout: self.tape.fanout.counts(),
+            terminals,
+            groups,
+            subscriptions,
+            cuts: self.cuts,
+            close_lag_us: self.close_lag.as_ref().map(quantile).unwrap_or_default(),
+            frontier_lag_ms: u64::try_from(self.frontier_lag().as_millis()).unwrap_or(u64::MAX),
+            in_flight_bytes: self.tape.credit.in_flight(),
+            credit_waits: self.tape.credit.waits(),
+            store_backlog: self.port.as_ref().map_or(0, |port| port.backlog.len()),
+            states,
+        }
+    }
+}
+
+/// Whoever asked may be gone by now.
+fn answer<T>(reply: oneshot::Sender<T>, value: T) {
+    if reply.send(value).is_err() {
+        tracing::trace!("nobody waits for the answer any longer");
+    }
+}
+

@@ -1,0 +1,46 @@
+//! Where the recorded market data is: `SPRAG_CORPUS`, or `shared/corpus` beside the workspace.
+//!
+//! Never: a copy of the corpus in the project, or a test that fails because it is absent.
+
+use std::path::{Path, PathBuf};
+
+/// Names the corpus' directory when it is not beside the workspace.
+pub const VARIABLE: &str = "SPRAG_CORPUS";
+
+/// The corpus' directory, if it is there.
+#[must_use]
+pub fn directory() -> Option<PathBuf> {
+    let named = std::env::var_os(VARIABLE).map(PathBuf::from);
+    let directory = named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus"));
+    directory.is_dir().then_some(directory)
+}
+
+/// A file of the corpus by its path inside it, if it is there.
+#[must_use]
+pub fn file(rel: &str) -> Option<PathBuf> {
+    let path = directory()?.join(rel);
+    path.is_file().then_some(path)
+}
+
+/// Every Binance spot capture, by name; none when the corpus is absent.
+#[must_use]
+pub fn binance_spot_files() -> Vec<PathBuf> {
+    captures("binance_spot")
+}
+
+/// Every Kraken spot v2 capture, by name; none when the corpus is absent.
+#[must_use]
+pub fn kraken_v2_files() -> Vec<PathBuf> {
+    captures("kraken_v2")
+}
+
+fn captures(folder: &str) -> Vec<PathBuf> {
+    let Some(directory) = directory() else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(directory.join(folder)) else { return Vec::new() };
+    let mut found: Vec<PathBuf> = entries
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| path.to_string_lossy().ends_with(".frames.jsonl.zst"))
+        .collect();
+    found.sort();
+    found
+}

@@ -1,0 +1,313 @@
+//! One sample of everything that the wire can say, the extremes included; the golden files are their bytes.
+//!
+//! Never: a changed sample of a released version; new ones are added.
+
+use market::{
+    Best, BestSide, Feed, FeedState, Flags, Level, LevelChange, Quote, Scale, Side, Trade, U256, Venue, Version,
+    quote::Exact,
+};
+use wire::{
+    Answer, BestBlock, Block, BookDelta, BookSnapshot, ChainKind, Channel, Dictionary, DictionaryInstrument,
+    DictionaryPair, ErrorCode, Frame, Gap, Hello, QuoteBlock, Resync, ServerError, StatusBlock, Subscription,
+    SubscriptionItem, ToServer, ToTerminal, TradesBlock,
+};
+
+/// A message of either direction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Message {
+    /// Server to terminal.
+    ToTerminal(ToTerminal),
+    /// Terminal to server.
+    ToServer(ToServer),
+}
+
+/// A named message.
+pub(crate) struct Sample {
+    /// Name of the golden file, without its ending.
+    pub(crate) name: &'static str,
+    /// What it shows.
+    pub(crate) description: &'static str,
+    /// The message.
+    pub(crate) message: Message,
+}
+
+impl Message {
+    /// Its bytes.
+    pub(crate) fn encode(&self) -> bytes::Bytes {
+        match self {
+            Self::ToTerminal(message) => message.encode().unwrap(),
+            Self::ToServer(message) => message.encode().unwrap(),
+        }
+    }
+
+    /// The message of the bytes, in the direction of this one.
+    pub(crate) fn decode_like(&self, bytes: &[u8]) -> Result<Self, wire::DecodeError> {
+        match self {
+            Self::ToTerminal(_) => ToTerminal::decode(bytes).map(Self::ToTerminal),
+            Self::ToServer(_) => ToServer::decode(bytes).map(Self::ToServer),
+        }
+    }
+}
+
+const SCALE: Scale = Scale { price: -2, quantity: -8 };
+const AT_MS: u64 = 1_717_430_400_040;
+
+pub(crate) fn live() -> Feed {
+    Feed { state: FeedState::Live, flags: Flags::default() }
+}
+
+pub(crate) fn level(tick_index: i64, quantity: u64) -> Level {
+    Level { tick_index, quantity: U256::from(quantity) }
+}
+
+pub(crate) fn change(side: Side, tick_index: i64, quantity: u64) -> LevelChange {
+    LevelChange { side, level: level(tick_index, quantity) }
+}
+
+fn frame(blocks: Vec<Block>) -> Message {
+    Message::ToTerminal(ToTerminal::Frame(Frame { chain: ChainKind::Conflated, frame: 4_711, at_ms: AT_MS, blocks }))
+}
+
+fn sample(name: &'static str, description: &'static str, message: Message) -> Sample {
+    Sample { name, description, message }
+}
+
+/// Every sample.
+pub(crate) fn samples() -> Vec<Sample> {
+    [opening(), books(), market_data(), small(), requests()].into_iter().flatten().collect()
+}
+
+fn opening() -> Vec<Sample> {
+    let hello = Hello {
+        wire_version: 1,
+        generation: 9_007_199_254_740_993,
+        build: "sprag 0.1.0".into(),
+        frame_ms: 40,
+        heartbeat_ms: 1_000,
+        simulated: false,
+    };
+    let instrument = |id, venue, symbol: &str, asset_0: &str, asset_1: &str, pair| DictionaryInstrument {
+        id,
+        venue,
+        symbol: symbol.into(),
+        asset_0: asset_0.into(),
+        asset_1: asset_1.into(),
+        pair,
+    };
+    let dictionary = Dictionary {
+        generation: hello.generation,
+        instruments: vec![
+            instrument(0, Venue::BinanceSpot, "BTCUSDT", "BTC", "USDT", 0),
+            instrument(1, Venue::KrakenSpot, "XBT/USDT", "XBT", "USDT", 0),
+        ],
+        pairs: vec![DictionaryPair { id: 0, asset_0: "BTC".into(), asset_1: "USDT".into() }],
+    };
+    let additions = Dictionary {
+        generation: hello.generation,
+        instruments: vec![instrument(2, Venue::BinanceSpot, "ΔUSDT", "Δ", "USDT", 1)],
+        pairs: vec![DictionaryPair { id: 1, asset_0: "Δ".into(), asset_1: "USDT".into() }],
+    };
+    let extreme = Hello {
+        wire_version: u16::MAX,
+        generation: u64::MAX,
+        build: "".into(),
+        frame_ms: u16::MAX,
+        heartbeat_ms: u32::MAX,
+        simulated: true,
+    };
+    let terminal = Message::ToTerminal;
+    vec![
+        sample("hello", "the first message, a generation beyond 2^53", terminal(ToTerminal::Hello(hello))),
+        sample("hello-extremes", "every field at its limit, simulated", terminal(ToTerminal::Hello(extreme))),
+        sample("dictionary", "two instruments of one pair", terminal(ToTerminal::Dictionary(dictionary))),
+        sample(
+            "dictionary-additions",
+            "later entries, dense from their first number; a symbol beyond ASCII",
+            terminal(ToTerminal::Dictionary(additions)),
+        ),
+        sample("heartbeat", "a frame without blocks", frame(vec![])),
+    ]
+}
+
+/// A book of three levels a side whose bids have a horizon.
+pub(crate) fn snapshot() -> BookSnapshot {
+    BookSnapshot {
+        id: 0,
+        version: Version::new(1, 52_478_818_287),
+        scale: SCALE,
+        feed: live(),
+        age_ms: 12,
+        horizon: [Some(6_173_700), None],
+        bids: vec![level(6_173_763, 50_000_000), level(6_173_762, 1_250_000), level(6_173_700, 300)],
+        asks: vec![level(6_173_764, 75_000_000), level(6_173_800, 100_000_000), level(6_174_000, 1)],
+    }
+}
+
+/// The delta that follows it.
+pub(crate) fn delta() -> BookDelta {
+    BookDelta {
+        id: 0,
+        base: Version::new(1, 52_478_818_287),
+        version: Version::new(1, 52_478_818_331),
+        feed: live(),
+        changes: vec![
+            change(Side::Bid, 6_173_700, 0),
+            change(Side::Bid, 6_173_763, 48_000_000),
+            change(Side::Ask, 6_173_764, 0),
+            change(Side::Ask, 6_173_765, 20_000_000),
+        ],
+    }
+}
+
+fn books() -> Vec<Sample> {
+    let empty = BookSnapshot { horizon: [None, None], bids: vec![], asks: vec![], ..snapshot() };
+    let all = Flags { crossed: true, locked: true, one_sided: true, exhausted: true };
+    let extreme = BookSnapshot {
+        id: u32::MAX,
+        version: Version::new(u64::MAX, u64::MAX),
+        scale: Scale { price: i8::MIN, quantity: i8::MAX },
+        feed: Feed { state: FeedState::Gapped, flags: all },
+        age_ms: u64::MAX,
+        horizon: [Some(i64::MIN), Some(i64::MAX)],
+        bids: vec![Level { tick_index: i64::MAX, quantity: U256::MAX }, level(i64::MIN, 1)],
+        asks: vec![level(i64::MIN, u64::MAX), Level { tick_index: i64::MAX, quantity: U256::MAX }],
+    };
+    let epoch = BookDelta {
+        id: 1,
+        base: Version::new(1, u64::MAX),
+        version: Version::new(2, 8_389_765_929_445_198_309),
+        feed: Feed { state: FeedState::Stale, flags: Flags { one_sided: true, ..Flags::default() } },
+        changes: vec![change(Side::Ask, i64::MIN, 0), change(Side::Ask, i64::MAX, u64::MAX)],
+    };
+    let unchanged = BookDelta { changes: vec![], ..delta() };
+    let priority =
+        Frame { chain: ChainKind::Priority, frame: u64::MAX, at_ms: AT_MS, blocks: vec![Block::BookDelta(delta())] };
+    vec![
+        sample("snapshot", "three levels a side, bids with a horizon", frame(vec![Block::BookSnapshot(snapshot())])),
+        sample("snapshot-empty", "an explicit empty book", frame(vec![Block::BookSnapshot(empty)])),
+        sample("snapshot-extremes", "every number at its limit", frame(vec![Block::BookSnapshot(extreme)])),
+        sample("delta", "two removals and two new quantities", frame(vec![Block::BookDelta(delta())])),
+        sample("delta-unchanged", "only the version moves", frame(vec![Block::BookDelta(unchanged)])),
+        sample("delta-epoch", "a step into the next epoch, to a lower sequence", frame(vec![Block::BookDelta(epoch)])),
+        sample(
+            "priority-delta",
+            "the same delta on the priority chain",
+            Message::ToTerminal(ToTerminal::Frame(priority)),
+        ),
+    ]
+}
+
+/// A quote of both sides.
+pub(crate) fn quote() -> QuoteBlock {
+    QuoteBlock {
+        id: 0,
+        version: Version::new(1, 52_478_818_331),
+        scale: SCALE,
+        quote: Quote { bid: Some(level(6_173_763, 48_000_000)), ask: Some(level(6_173_765, 20_000_000)) },
+        feed: live(),
+        age_ms: 3,
+    }
+}
+
+/// Trades with ids that no 53-bit or 64-bit number holds.
+pub(crate) fn trades() -> TradesBlock {
+    let trade = |id: &str, order, tick_index, quantity, taker, venue_ns| Trade {
+        id: id.into(),
+        order,
+        tick_index,
+        quantity,
+        taker,
+        venue_ns,
+    };
+    let (one, day) = (U256::from(1_u64), 1_717_430_400_000_000_000);
+    TradesBlock {
+        id: 0,
+        scale: SCALE,
+        trades: vec![
+            trade("3624000011", 3_624_000_011, 6_173_764, U256::from(150_000_u64), Side::Bid, day),
+            trade("3624000012", 3_624_000_012, 6_173_763, one, Side::Ask, day + 1_000_000),
+            trade("8389765929445198309", 8_389_765_929_445_198_309, i64::MIN, U256::MAX, Side::Bid, u64::MAX),
+            trade("100155647470219567721", 9_007_199_254_740_993, i64::MAX, one, Side::Ask, 0),
+        ],
+    }
+}
+
+/// A best of two venues.
+pub(crate) fn best() -> BestBlock {
+    let exact = |steps: u64, exponent| Exact::new(U256::from(steps), exponent);
+    let bid = BestSide { price: exact(6_173_763, -2), quantity: exact(48, -2), venue: Venue::BinanceSpot };
+    let ask = BestSide { price: exact(61_738, 0), quantity: exact(5, -1), venue: Venue::KrakenSpot };
+    BestBlock { pair: 0, best: Best { bid: Some(bid), ask: Some(ask) } }
+}
+
+fn market_data() -> Vec<Sample> {
+    let one_sided = QuoteBlock {
+        quote: Quote { bid: None, ask: Some(Level { tick_index: -5, quantity: U256::MAX }) },
+        feed: Feed { state: FeedState::Live, flags: Flags { one_sided: true, ..Flags::default() } },
+        ..quote()
+    };
+    let status = |version, state, age_ms| {
+        Block::Status(StatusBlock { id: 1, version, feed: Feed { state, flags: Flags::default() }, age_ms })
+    };
+    let wide = BestSide { price: Exact::new(U256::MAX, -38), quantity: Exact::new(U256::MAX, 38), ..bid_of(best()) };
+    let half = BestBlock { pair: u32::MAX, best: Best { bid: Some(wide), ask: None } };
+    let mixed = vec![
+        Block::BookDelta(delta()),
+        Block::Quote(quote()),
+        Block::Trades(trades()),
+        Block::Best(best()),
+        status(Some(Version::new(1, 7)), FeedState::Stale, 2_000),
+    ];
+    vec![
+        sample("quote", "both sides", frame(vec![Block::Quote(quote())])),
+        sample("quote-one-sided", "no bid, a negative price, all 256 bits", frame(vec![Block::Quote(one_sided)])),
+        sample("trades", "ids beyond 2^53 and 2^64", frame(vec![Block::Trades(trades())])),
+        sample("best", "bid and ask of two venues", frame(vec![Block::Best(best())])),
+        sample("best-one-sided", "no ask, numbers of 256 bits", frame(vec![Block::Best(half)])),
+        sample("status-syncing", "no book yet", frame(vec![status(None, FeedState::Syncing, 0)])),
+        sample("status-stale", "an old book", frame(vec![status(Some(Version::new(3, 9)), FeedState::Stale, 61_000)])),
+        sample("frame-mixed", "every small block in one frame", frame(mixed)),
+    ]
+}
+
+fn bid_of(block: BestBlock) -> BestSide {
+    block.best.bid.unwrap()
+}
+
+fn small() -> Vec<Sample> {
+    let terminal = Message::ToTerminal;
+    let error = |request, code, text: &str| ToTerminal::Error(ServerError { request, code, text: text.into() });
+    let entries = vec![(Channel::Book, 0), (Channel::Quote, u32::MAX), (Channel::Best, 0)];
+    vec![
+        sample("answer", "a request matched 300", terminal(ToTerminal::Answer(Answer { request: 7, matched: 300 }))),
+        sample("error", "a refused request", terminal(error(Some(8), ErrorCode::PatternInvalid, "unclosed class"))),
+        sample("error-connection", "an error of no request", terminal(error(None, ErrorCode::Malformed, ""))),
+        sample("gap", "three chains lost frames", terminal(ToTerminal::Gap(Gap { entries }))),
+    ]
+}
+
+fn requests() -> Vec<Sample> {
+    let item = |channel, pattern: &str| SubscriptionItem { channel, pattern: pattern.into() };
+    let items = vec![
+        item(Channel::Book, "binance_spot/BTC*"),
+        item(Channel::Priority, "kraken_spot/XBT/USDT"),
+        item(Channel::Trades, "*/*"),
+        item(Channel::Best, "BTC/USDT"),
+        item(Channel::Status, "*"),
+    ];
+    let quote = vec![item(Channel::Quote, "*")];
+    let server = Message::ToServer;
+    vec![
+        sample("subscribe", "five channels", server(ToServer::Subscribe(Subscription { request: 7, items }))),
+        sample(
+            "unsubscribe",
+            "one item, the greatest request number",
+            server(ToServer::Unsubscribe(Subscription { request: u32::MAX, items: quote })),
+        ),
+        sample(
+            "resync",
+            "two chains",
+            server(ToServer::Resync(Resync { items: vec![(Channel::Book, 300), (Channel::Priority, 1)] })),
+        ),
+    ]
+}

@@ -1,0 +1,29 @@
+//! `cargo xtask bench`: measurements, always in release.
+//!
+//! Never: a measurement itself; those are programs of `sprag-tests`.
+
+use crate::{process, workspace::Workspace};
+use anyhow::Result;
+use std::ffi::OsString;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    part: Part,
+}
+
+#[derive(clap::Subcommand)]
+enum Part {
+    /// Updates per second through a lane.
+    Lane {
+        /// Passed on to the program.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<OsString>,
+    },
+}
+
+pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Result<()> {
+    let Part::Lane { rest } = &arguments.part;
+    let line = ["run", "--locked", "--release", "-p", "sprag-tests", "--bin", "bench-lane", "--"];
+    process::run(workspace.cargo(&line).args(rest))
+}
