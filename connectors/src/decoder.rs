@@ -69,11 +69,10 @@ impl Decoder {
             }
         };
         let id = LegId(u16::try_from(at).unwrap_or(u16::MAX));
-        if let (RawKind::Ws, Some(leg)) = (frame.kind, self.legs.get_mut(at)) {
-            if leg.heard_ns.is_none_or(|heard| frame.ts_ns >= heard.saturating_add(HEARD_EVERY_NS)) {
-                leg.heard_ns = Some(frame.ts_ns);
-                out.push(Event::of_leg(0, id, frame.ts_ns, Body::LegHeard));
-            }
+        let due = |leg: &&mut Leg| leg.heard_ns.is_none_or(|heard| frame.ts_ns >= heard.saturating_add(HEARD_EVERY_NS));
+        if let Some(leg) = self.legs.get_mut(at).filter(|_| frame.kind == RawKind::Ws).filter(due) {
+            leg.heard_ns = Some(frame.ts_ns);
+            out.push(Event::of_leg(0, id, frame.ts_ns, Body::LegHeard));
         }
         id
     }

@@ -7,7 +7,7 @@
 //! Never: a blocking call on a worker's thread.
 
 use crate::clock::CutClock;
-use market::Event;
+use market::{Body, Event, LegId};
 use std::{
     sync::{
         Arc, OnceLock,
@@ -228,7 +228,7 @@ impl Ingest {
 }
 
 fn is_of_leg(event: &Event) -> bool {
-    matches!(event.body, market::Body::LegHeard | market::Body::LegDown)
+    matches!(event.body, Body::LegHeard | Body::LegDown | Body::End)
 }
 
 /// Batches injected per activation, so that other operators get their turn.
@@ -279,7 +279,13 @@ pub(crate) fn ingest<'scope>(
                         }
                         return ingest.activator.activate_after(CREDIT_RETRY);
                     }
-                    Taken::Ended => capability = None,
+                    Taken::Ended => {
+                        let end = Event::of_leg(0, LegId(0), 0, Body::End);
+                        ingest.charge(std::slice::from_ref(&end));
+                        let routed = (0..peers).map(|route| Event { route, ..end.clone() });
+                        output.session(&*held).give_iterator(routed);
+                        capability = None;
+                    }
                 }
             }
             ingest.activator.activate();

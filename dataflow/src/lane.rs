@@ -76,6 +76,7 @@ impl Lane {
         match event.body {
             Body::LegHeard => self.legs.heard(event.leg, event.received_ns, &mut self.dirty),
             Body::LegDown => self.legs.down(event.leg, event.received_ns, &mut self.dirty),
+            Body::End => {}
             Body::Listing(listing) => {
                 let at = index(event.symbol);
                 if self.instruments.len() <= at {

@@ -58,15 +58,18 @@ impl Driver {
     /// Closes the next cut that is complete and in which something came or is due; none if there is none. Idle cuts
     /// are skipped, so an idle stretch costs nothing. `upper` is the first cut that may still get input.
     fn close_next(&mut self, upper: Option<u64>, changes: &mut Vec<QuoteChange>) -> Option<LaneCut> {
-        let ended = upper.is_none();
         let limit = upper.unwrap_or_else(|| self.latest.saturating_add(self.flush_cuts));
         let worked = self.worked.then_some(self.open);
         let stashed = self.stash.keys().next().copied();
-        let due = self.lane.next_due(!ended).map(|due| due.max(self.open));
+        // Past the last cut of the input nobody is late any longer; the guards only settle what they hold.
+        let awaited = |due: &u64| upper.is_some() || *due <= self.latest;
+        let silent = self.lane.next_due(true).filter(awaited);
+        let due = silent.into_iter().chain(self.lane.next_due(false)).min().map(|due| due.max(self.open));
         let cut = worked.into_iter().chain(stashed).chain(due).min().filter(|cut| *cut < limit)?;
+        let waiting = awaited(&cut);
         self.open_at(cut);
         let mut closed = LaneCut::default();
-        self.lane.close(cut, !ended, &mut closed, changes);
+        self.lane.close(cut, waiting, &mut closed, changes);
         self.worked = false;
         self.open = cut.saturating_add(1);
         Some(closed)

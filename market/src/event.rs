@@ -105,6 +105,8 @@ pub enum Body {
     LegHeard,
     /// The leg's connection ended; sent to every lane.
     LegDown,
+    /// The input ends with this cut; sent to every lane, so that all of them settle at the same one.
+    End,
 }
 
 /// One event of one leg.

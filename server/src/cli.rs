@@ -95,10 +95,10 @@ pub fn main() -> ExitCode {
         }
     };
     let done = match cli.command {
-        Command::Run(args) => run::run(args),
+        Command::Run(args) => run::run(&args),
         Command::Replay(args) => replay::replay(args),
-        Command::Watch(args) => watch::watch(args),
-        Command::Sql(args) => sql::sql(args),
+        Command::Watch(args) => watch::watch(&args),
+        Command::Sql(args) => sql::sql(&args),
         Command::Config(args) => settings::config(args),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "sprag", &mut io::stdout());

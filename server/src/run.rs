@@ -215,12 +215,15 @@ pub fn limits(config: &Config) -> Limits {
     }
 }
 
+/// Tells how the source ended.
+type SourceEnd = oneshot::Receiver<Result<(), RunError>>;
+
 /// Workers, tape and source of a live run.
 struct Pipeline {
     tape: TapeHandle,
     control: SourceControl,
     tape_end: oneshot::Receiver<TapeEnd>,
-    source_end: oneshot::Receiver<Result<(), RunError>>,
+    source_end: SourceEnd,
     threads: Vec<thread::JoinHandle<()>>,
 }
 
@@ -299,7 +302,11 @@ impl Pipeline {
         let tape = self.tape.clone();
         let threads = self.threads;
         let joined = tokio::task::spawn_blocking(move || {
-            threads.into_iter().map(|thread| thread.join().is_ok()).fold(true, |all, one| all && one)
+            for thread in threads {
+                if thread.join().is_err() {
+                    tracing::error!("a thread of the pipeline panicked");
+                }
+            }
         });
         if tokio::time::timeout(END_MAX, joined).await.is_err() {
             tape.stop();
@@ -360,7 +367,7 @@ fn start_source(
     listings: Arc<Listings>,
     port: SourcePort,
     now_ns: Clock,
-) -> Result<(thread::JoinHandle<()>, oneshot::Receiver<Result<(), RunError>>), RunError> {
+) -> Result<(thread::JoinHandle<()>, SourceEnd), RunError> {
     let directory = Arc::clone(listings.directory());
     let letters = config.data_dir.join("dead-letters.jsonl");
     let dead_letters = DeadLetters::append_to(&letters).map_err(RunError::DataDirectory)?;

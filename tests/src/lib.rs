@@ -3,4 +3,5 @@
 //! Never: anything that ships.
 
 pub mod corpus;
+pub mod process;
 pub mod reference;

@@ -17,12 +17,15 @@ const QUOTE_ASSETS: [&str; 40] = [
     "XRP", "TRX", "DOT", "VAI", "PLN", "RON", "ARS", "JPY", "MXN", "USD",
 ];
 
+/// Base and quote asset.
+type Assets = (Box<str>, Box<str>);
+
 /// What is known about instruments before their first message.
 #[derive(Debug, Default)]
 pub struct Listings {
     directory: Arc<Directory>,
     /// Assets of symbols that no rule splits, or splits wrongly.
-    assets: HashMap<(Venue, Box<str>), (Box<str>, Box<str>)>,
+    assets: HashMap<(Venue, Box<str>), Assets>,
     /// Epochs that instruments reached before, by `venue/symbol`.
     epochs: HashMap<Box<str>, u64>,
     /// Epoch that a stream without venue ids opens in at the least.

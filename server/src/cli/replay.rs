@@ -72,7 +72,7 @@ fn replay_failed(error: ReplayError) -> Failure {
 
 pub(super) fn replay(args: ReplayArgs) -> Result<(), Failure> {
     let config = args.settings.load(Vec::new())?;
-    start_log(&crate::config::Log { level: "warn".to_owned(), ..config.log.clone() })?;
+    start_log(&config.log.quiet())?;
     if !(1..=64).contains(&args.workers) {
         return Err(Failure::new(Exit::Usage, anyhow::anyhow!("--workers: 1 to 64")));
     }

@@ -57,7 +57,7 @@ impl RunArgs {
     }
 }
 
-pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let config = args.settings.load(args.overrides())?;
     start_log(&config.log)?;
     let signals = |kind| signal(kind).map_err(|error| Failure::new(Exit::Internal, error));

@@ -21,13 +21,13 @@ pub(super) struct SqlArgs {
     format: String,
 }
 
-pub(super) fn sql(args: SqlArgs) -> Result<(), Failure> {
+pub(super) fn sql(args: &SqlArgs) -> Result<(), Failure> {
     let config = args.settings.load(Vec::new())?;
-    start_log(&crate::config::Log { level: "warn".to_owned(), ..config.log.clone() })?;
+    start_log(&config.log.quiet())?;
     runtime()?.block_on(async {
         let store =
             Store::connect(&config, Sharing::Join).await.map_err(|error| Failure::new(error.exit(), error))?;
-        let asked = ask(&store, &args).await;
+        let asked = ask(&store, args).await;
         store.close().await;
         asked
     })

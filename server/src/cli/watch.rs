@@ -41,7 +41,7 @@ pub(super) struct WatchArgs {
     seconds: Option<u64>,
 }
 
-pub(super) fn watch(args: WatchArgs) -> Result<(), Failure> {
+pub(super) fn watch(args: &WatchArgs) -> Result<(), Failure> {
     let items: Vec<SubscriptionItem> = args
         .instruments
         .iter()
@@ -52,7 +52,7 @@ pub(super) fn watch(args: WatchArgs) -> Result<(), Failure> {
         .collect();
     runtime()?.block_on(async {
         let terminal = Terminal::new(&args.url, &items).map_err(|error| Failure::new(Exit::Usage, error))?;
-        follow(terminal, &args).await.map_err(|error| Failure::new(Exit::Internal, error))
+        follow(terminal, args).await.map_err(|error| Failure::new(Exit::Internal, error))
     })
 }
 

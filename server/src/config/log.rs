@@ -40,6 +40,12 @@ impl Default for Log {
 }
 
 impl Log {
+    /// The same log with warnings only, for commands whose output is read by a person.
+    #[must_use]
+    pub fn quiet(&self) -> Self {
+        Self { level: "warn".to_owned(), ..self.clone() }
+    }
+
     pub(super) fn check(&self, problems: &mut Problems) {
         let is_level = |part: &str| LEVELS.contains(&part.rsplit_once('=').map_or(part, |(_, level)| level));
         let right = self.level.len() <= LEVEL_BYTES_MAX && self.level.split(',').all(|part| is_level(part.trim()));

@@ -15,7 +15,7 @@ use wire::{
 /// Encoded blocks: of the frame at hand by entry, and of whole books by instrument.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
-    changed: HashMap<Entry, Bytes>,
+    changed: HashMap<Entry, Vec<Bytes>>,
     books: HashMap<u32, (u64, Bytes)>,
 }
 
@@ -58,32 +58,30 @@ impl Blocks {
     }
 
     fn put(&mut self, entry: Entry, blocks: &[Block], counts: &mut FanoutCounts) {
-        let mut bytes = Vec::new();
-        blocks.iter().for_each(|block| put(&mut bytes, block, counts));
-        if !bytes.is_empty() {
-            self.changed.insert(entry, bytes.into());
+        let encoded: Vec<Bytes> = blocks.iter().filter_map(|block| encode(block, counts)).collect();
+        if !encoded.is_empty() {
+            self.changed.insert(entry, encoded);
         }
     }
 
     /// Gives the blocks of the frame that belong to a sorted set, in the set's order.
     pub(super) fn changed(&self, target: &[Entry], mut take: impl FnMut(&[u8])) {
         if target.len() <= self.changed.len() {
-            target.iter().filter_map(|entry| self.changed.get(entry)).for_each(|block| take(block));
+            target.iter().filter_map(|entry| self.changed.get(entry)).flatten().for_each(|block| take(block));
             return;
         }
         let mut entries: Vec<_> = self.changed.iter().filter(|(entry, _)| target.binary_search(entry).is_ok()).collect();
         entries.sort_unstable_by_key(|(entry, _)| **entry);
-        entries.into_iter().for_each(|(_, block)| take(block));
+        entries.into_iter().flat_map(|(_, blocks)| blocks).for_each(|block| take(block));
     }
 
     /// Gives an entry's whole state at the last cut; an instrument without data has an explicit empty one.
     pub(super) fn snapshot(&mut self, entry: Entry, hub: &Hub, counts: &mut FanoutCounts, mut take: impl FnMut(&[u8])) {
         let (channel, id) = entry;
-        let mut out = Vec::new();
         if channel == Channel::Best {
             let best = hub.best(PairId(id)).unwrap_or_default();
-            put(&mut out, &Block::Best(BestBlock { pair: id, best }), counts);
-            return take(&out);
+            encode(&Block::Best(BestBlock { pair: id, best }), counts).iter().for_each(|block| take(block));
+            return;
         }
         let instrument = hub.instrument(SymbolId(id));
         let age_ms = instrument.map_or(0, |instrument| instrument.age_ms(hub.now_ns()));
@@ -93,35 +91,47 @@ impl Blocks {
             Channel::Book => {
                 let revision = instrument.map_or(0, HubInstrument::revision);
                 let cached = self.books.get(&id).filter(|(held, _)| *held == revision);
-                if cached.is_none() {
-                    let mut bytes = Vec::new();
-                    let failed = encode_block(&Block::BookSnapshot(whole_book(id, instrument)), &mut bytes).is_err();
-                    counts.unencodable += u64::from(failed);
-                    self.books.insert(id, (revision, bytes.into()));
+                let fresh = if cached.is_none() {
+                    encode(&Block::BookSnapshot(whole_book(id, instrument)), counts)
+                } else {
+                    None
+                };
+                if let Some(bytes) = fresh {
+                    self.books.insert(id, (revision, bytes));
                 }
-                if let Some((_, book)) = self.books.get(&id) {
+                if let Some((_, book)) = self.books.get(&id).filter(|(held, _)| *held == revision) {
                     take(book);
                 }
             }
             Channel::Quote => {
                 let (version, scale) = (version.unwrap_or_default(), instrument.map_or_else(unit, HubInstrument::scale));
                 let quote = instrument.map(HubInstrument::quote).unwrap_or_default();
-                put(&mut out, &Block::Quote(QuoteBlock { id, version, scale, quote, feed, age_ms }), counts);
+                let block = Block::Quote(QuoteBlock { id, version, scale, quote, feed, age_ms });
+                encode(&block, counts).iter().for_each(|block| take(block));
             }
             Channel::Trades => {
                 let trade = instrument.and_then(HubInstrument::last_trade);
                 let blocks = trade_blocks(id, trade.map(std::slice::from_ref).unwrap_or_default());
-                blocks.iter().for_each(|block| put(&mut out, block, counts));
+                blocks.iter().filter_map(|block| encode(block, counts)).for_each(|block| take(&block));
             }
             Channel::Best | Channel::Priority | Channel::Status => {}
         }
-        put(&mut out, &Block::Status(StatusBlock { id, version, feed, age_ms }), counts);
-        take(&out);
+        let status = Block::Status(StatusBlock { id, version, feed, age_ms });
+        encode(&status, counts).iter().for_each(|block| take(block));
     }
 }
 
-fn put(out: &mut Vec<u8>, block: &Block, counts: &mut FanoutCounts) {
-    counts.unencodable += u64::from(encode_block(block, out).is_err());
+/// A block's bytes; one that the wire's bounds do not allow is counted and left out.
+fn encode(block: &Block, counts: &mut FanoutCounts) -> Option<Bytes> {
+    let mut bytes = Vec::new();
+    match encode_block(block, &mut bytes) {
+        Ok(()) => Some(bytes.into()),
+        Err(error) => {
+            tracing::error!(%error, "a block cannot be encoded");
+            counts.unencodable += 1;
+            None
+        }
+    }
 }
 
 /// The steps of an instrument that has no data yet.

@@ -22,7 +22,7 @@ impl Told {
         pairs.truncate(usize::try_from(self.pairs).unwrap_or(usize::MAX));
         let mut instruments = instruments(directory, 0);
         instruments.truncate(usize::try_from(self.instruments).unwrap_or(usize::MAX));
-        messages(generation, pairs, instruments)
+        messages(generation, &pairs, &instruments)
     }
 
     /// What was listed since the last call.
@@ -36,14 +36,14 @@ impl Told {
         let add = |known: u32, more: usize| known.saturating_add(u32::try_from(more).unwrap_or(u32::MAX));
         self.instruments = add(self.instruments, instruments.len());
         self.pairs = add(self.pairs, pairs.len());
-        messages(generation, pairs, instruments)
+        messages(generation, &pairs, &instruments)
     }
 }
 
 fn messages(
     generation: u64,
-    pairs: Vec<DictionaryPair>,
-    instruments: Vec<DictionaryInstrument>,
+    pairs: &[DictionaryPair],
+    instruments: &[DictionaryInstrument],
 ) -> Vec<Dictionary> {
     let of_pairs = pairs.chunks(ENTRIES_PER_MESSAGE).map(|pairs| Dictionary {
         generation,

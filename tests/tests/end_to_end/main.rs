@@ -1,0 +1,18 @@
+//! End to end: the real binary, real sockets, the real ClickHouse engine as its child. Each test has a server and a data
+//! directory of its own.
+//!
+//! Never: a sleep in place of a condition, or a verdict about wall time.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
+
+mod books;
+mod captures;
+mod commands;
+mod ids;
+mod malformed;
+mod raw;
+mod replays;
+mod simulated;
+mod slow;
+mod stop;
+mod watcher;

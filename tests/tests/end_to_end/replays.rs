@@ -1,0 +1,98 @@
+//! `sprag replay --store`: the store ends at the reference's book, a second time changes nothing, and what another
+//! capture left does not show through.
+//!
+//! Never: a comparison of the store with what Sprag itself says.
+
+use crate::books::{Book, ask, asked, of_reference};
+use anyhow::{Context, Result, ensure};
+use market::Venue;
+use serde_json::Value;
+use sprag_tests::{
+    corpus, process,
+    reference::{self, FinalBook},
+};
+use std::{collections::BTreeMap, fs, path::Path};
+
+const BINANCE: &str = "binance_spot/binance_spot_2021-04.frames.jsonl.zst";
+const KRAKEN: &str = "kraken_v2/kraken_v2_btcusd_sample.frames.jsonl.zst";
+const KRAKEN_OTHER: &str = "kraken_v2/kraken_v2_btcusd_l2.frames.jsonl.zst";
+
+fn replay(capture: &Path, venue: Venue, data_dir: &Path) -> Result<String> {
+    let text = |path: &Path| path.to_str().map(str::to_owned).context("a path that is not text");
+    let out = text(&data_dir.join("events.jsonl"))?;
+    let (capture, data) = (text(capture)?, text(data_dir)?);
+    let arguments = ["replay", &capture, "--venue", venue.name(), "--store", "--data-dir", &data, "--out", &out];
+    let output = process::output(arguments)?;
+    ensure!(output.status.success() && output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(fs::read_to_string(out)?)
+}
+
+fn books_of(capture: &Path, venue: Venue) -> Result<BTreeMap<String, FinalBook>> {
+    Ok(match venue {
+        Venue::BinanceSpot => reference::binance_spot(capture)?.books,
+        Venue::KrakenSpot => reference::kraken_v2(capture)?.books,
+    })
+}
+
+fn check_books(data_dir: &Path, books: &BTreeMap<String, FinalBook>) -> Result<()> {
+    ensure!(!books.is_empty(), "no book to compare with");
+    for (symbol, book) in books {
+        let (stored, right): (Book, Book) = (asked(data_dir, symbol)?, of_reference(book));
+        // Not `assert_eq`: thousands of levels would bury the reason.
+        assert!(stored == right, "{symbol}: the store differs from the reference");
+    }
+    Ok(())
+}
+
+/// What a second replay must leave as it is.
+fn content(data_dir: &Path) -> Result<Vec<Vec<Value>>> {
+    let queries = [
+        "SELECT count() FROM tick_updates",
+        "SELECT * FROM tick_state FINAL ORDER BY ALL",
+        "SELECT * FROM trades FINAL ORDER BY ALL",
+        "SELECT * FROM instrument_version FINAL ORDER BY ALL",
+    ];
+    queries.into_iter().map(|query| ask(data_dir, query)).collect()
+}
+
+fn idempotent(name: &str, venue: Venue, has_trades: bool) -> Result<()> {
+    let Some(capture) = corpus::file(name) else {
+        println!("corpus absent: skipped {name} (set {} to its directory)", corpus::VARIABLE);
+        return Ok(());
+    };
+    let data = tempfile::tempdir()?;
+    let lines = replay(&capture, venue, data.path())?;
+    check_books(data.path(), &books_of(&capture, venue)?)?;
+    let first = content(data.path())?;
+    assert_eq!(!first[2].is_empty(), has_trades);
+    let again = replay(&capture, venue, data.path())?;
+    assert!(lines == again, "the lines of a second replay differ");
+    assert!(first == content(data.path())?, "a second replay changed the store");
+    Ok(())
+}
+
+#[test]
+fn a_binance_replay_is_right_and_a_second_one_changes_nothing() -> Result<()> {
+    idempotent(BINANCE, Venue::BinanceSpot, true)
+}
+
+#[test]
+fn a_kraken_replay_is_right_and_a_second_one_changes_nothing() -> Result<()> {
+    idempotent(KRAKEN, Venue::KrakenSpot, false)
+}
+
+/// 25 levels of another day are there before ten levels of this one come.
+#[test]
+fn a_later_capture_of_an_instrument_leaves_nothing_of_an_earlier_one() -> Result<()> {
+    let (Some(earlier), Some(later)) = (corpus::file(KRAKEN), corpus::file(KRAKEN_OTHER)) else {
+        println!("corpus absent: skipped {KRAKEN} (set {} to its directory)", corpus::VARIABLE);
+        return Ok(());
+    };
+    let data = tempfile::tempdir()?;
+    replay(&earlier, Venue::KrakenSpot, data.path())?;
+    check_books(data.path(), &books_of(&earlier, Venue::KrakenSpot)?)?;
+    replay(&later, Venue::KrakenSpot, data.path())?;
+    let books = books_of(&later, Venue::KrakenSpot)?;
+    assert_eq!(books["BTC/USD"].bids.len(), 10);
+    check_books(data.path(), &books)
+}

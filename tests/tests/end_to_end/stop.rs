@@ -1,0 +1,63 @@
+//! SIGTERM in the middle of a load that the store cannot keep up with: an orderly end loses nothing that was shown.
+//!
+//! Never: a look at counters of a process that is gone; the store itself is counted.
+
+use crate::{
+    books::{ask, frames, of_reference},
+    watcher::{Watcher, all_of},
+};
+use anyhow::{Context, Result};
+use sprag_tests::{corpus, process::Server};
+use std::collections::BTreeSet;
+use wire::Channel;
+
+const CAPTURE: &str = "binance_spot/binance_spot_btcusdt_2024-08-08.frames.jsonl.zst";
+const NAME: &str = "binance_spot/BTCUSDT";
+
+/// Ids of the depth events with a change, by the capture's text alone.
+fn changing_ids(frames: &[(u64, String)]) -> Result<BTreeSet<u64>> {
+    let mut ids = BTreeSet::new();
+    for (_, text) in frames.iter().filter(|(_, text)| text.contains(r#""depthUpdate""#)) {
+        let event: serde_json::Value = serde_json::from_str(text)?;
+        let data = &event["data"];
+        let empty = |side: &str| data[side].as_array().is_none_or(Vec::is_empty);
+        if !(empty("b") && empty("a")) {
+            ids.insert(data["u"].as_u64().context("no id")?);
+        }
+    }
+    Ok(ids)
+}
+
+#[tokio::test]
+async fn sigterm_under_load_leaves_everything_that_was_shown_in_the_store() -> Result<()> {
+    let Some(capture) = corpus::file(CAPTURE) else {
+        println!("corpus absent: skipped {CAPTURE} (set {} to its directory)", corpus::VARIABLE);
+        return Ok(());
+    };
+    let ids = changing_ids(&frames(&capture)?)?;
+    let data = tempfile::tempdir()?;
+    let file = capture.to_str().context("a path that is not text")?;
+    let arguments = ["--capture", file, "--venue", "binance_spot", "--speed", "0"];
+    // Small inserts, so that the store is far behind when the signal comes.
+    let slow = ["--set", "store.batch_rows=500", "--set", "store.batch_bytes=65536", "--set", "store.pending_bytes=131072"];
+    let server = Server::start(data.path(), &[&arguments[..], &slow].concat())?;
+    let mut watcher = Watcher::new(&server.stream_url(), &all_of(&[Channel::Book]))?;
+    watcher.until("a book", |watcher| watcher.shown(NAME).is_some()).await?;
+    let ended = tokio::task::spawn_blocking(move || server.terminate());
+    let broke = watcher.to_the_end().await?;
+    assert!(ended.await??.success(), "an orderly end");
+    println!("the terminal's end: {broke}");
+
+    let shown = watcher.shown(NAME).context("nothing shown")?;
+    let rows = ask(data.path(), "SELECT DISTINCT toString(version) AS version FROM tick_updates ORDER BY version")?;
+    let stored: BTreeSet<u128> =
+        rows.iter().map(|row| row["version"].as_str().unwrap().parse()).collect::<Result<_, _>>()?;
+    let last = *stored.last().context("nothing stored")?;
+    let first = *stored.first().context("nothing stored")?;
+    println!("{} versions stored, shown up to {shown}", stored.len());
+    assert!(last >= shown.to_u128(), "shown: {shown}, stored: {last}");
+    let missing = ids.iter().map(|id| u128::from(*id)).filter(|id| first < *id && *id <= last && !stored.contains(id));
+    assert_eq!(missing.count(), 0, "a hole in the store");
+    let _whole = of_reference;
+    Ok(())
+}
