@@ -63,6 +63,14 @@ pub enum Undecodable {
         /// Last id.
         last: u64,
     },
+    /// A trade without an id, or with one that is no such.
+    #[error("{venue} {symbol}: a trade needs an id that orders it")]
+    TradeId {
+        /// Who sent it.
+        venue: Venue,
+        /// For which instrument.
+        symbol: Box<str>,
+    },
     /// A binary frame from a venue that sends text.
     #[error("{venue}: binary frame where text was expected")]
     Binary {

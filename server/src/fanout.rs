@@ -115,6 +115,13 @@ impl Fanout {
         (self.connections.len(), self.groups.len(), subscriptions)
     }
 
+    /// Whether the groups hold exactly what the terminals want; anything else is a leak.
+    #[must_use]
+    pub fn is_consistent(&self) -> bool {
+        let (_, _, subscriptions) = self.sizes();
+        self.groups.subscriptions() == subscriptions
+    }
+
     /// What happened so far.
     #[must_use]
     pub fn counts(&self) -> FanoutCounts {
@@ -144,6 +151,16 @@ impl Fanout {
         for dictionary in self.told.everything(&self.directory, self.config.generation) {
             self.tell(id, &ToTerminal::Dictionary(dictionary));
         }
+    }
+
+    /// Sends some terminals away, each with its own time to come back; gives how many are left.
+    pub fn drain(&mut self, count: usize, mut reconnect_after_ms: impl FnMut() -> u32) -> usize {
+        let open = |connection: &&Connection| !connection.outbox.is_closed();
+        let leaving: Vec<_> = self.connections.values().filter(open).take(count).collect();
+        for connection in &leaving {
+            connection.outbox.close(Some(wire::CloseNotice { reconnect_after_ms: reconnect_after_ms() }));
+        }
+        self.connections.values().filter(open).count()
     }
 
     /// Forgets a terminal: index first, its entry last. May be called more than once.

@@ -19,6 +19,11 @@ use axum::{
     routing::get,
 };
 use connectors::clickhouse::SinkView;
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
 use market::Directory;
 use serde::Serialize;
 use serde_json::json;
@@ -29,6 +34,7 @@ use std::{
     },
     time::Duration,
 };
+use tokio::net::{TcpListener, TcpStream};
 
 /// What the handlers share.
 #[derive(Clone)]
@@ -51,6 +57,9 @@ pub struct Shared {
     pub simulated: bool,
 }
 
+/// Pause after a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
 /// What a terminal that finds no place is told to wait, seconds.
 const RETRY_AFTER_S: u64 = 2;
 
@@ -66,6 +75,41 @@ pub fn router(shared: Shared) -> Router {
         .route("/v1/stream", get(stream))
         .fallback(|| async { failure(StatusCode::NOT_FOUND, "no such path") })
         .with_state(shared)
+}
+
+/// Serves connections until `until` resolves. A connection must have sent its request's head within `head_max`.
+pub async fn serve(listener: TcpListener, router: Router, head_max: Duration, until: impl Future<Output = ()>) {
+    let mut until = std::pin::pin!(until);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = &mut until => return,
+        };
+        match accepted {
+            Ok((socket, _)) => {
+                tokio::spawn(connection(socket, router.clone(), head_max));
+            }
+            Err(error) => {
+                // Out of file descriptors, for instance: those that are open must get time to close.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn connection(socket: TcpStream, router: Router, head_max: Duration) {
+    if let Err(error) = socket.set_nodelay(true) {
+        tracing::debug!(%error, "no TCP_NODELAY");
+    }
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(head_max)
+        .serve_connection(TokioIo::new(socket), TowerToHyperService::new(router))
+        .with_upgrades();
+    if let Err(error) = served.await {
+        tracing::debug!(%error, "connection ended");
+    }
 }
 
 /// An error as JSON.

@@ -27,6 +27,8 @@ pub struct HubConfig {
     pub clock: CutClock,
     /// Cuts per frame, and so the number of phases; at least 1.
     pub cuts_per_frame: u64,
+    /// Close frames in which nothing changed as well: terminals wait for them, a replay does not.
+    pub idle_frames: bool,
 }
 
 /// A cut that every worker has closed.
@@ -132,7 +134,8 @@ impl Hub {
         if self.frontier() == 0 || self.next > self.last() {
             return None;
         }
-        if self.phases.iter().all(Option::is_none) {
+        let mut active = self.phases.iter().flatten();
+        if active.all(|phase| !self.config.idle_frames && phase.is_idle()) {
             // Nobody waits for frames: only cuts with something in them matter.
             let last = self.last();
             let skip = self.gathered.keys().next().copied().unwrap_or(last).min(last);

@@ -67,7 +67,7 @@ pub fn text(numbers: Numbers<'_>) -> Result<String, MetricsError> {
         "sprag_tape_events_total",
         "What the tape did",
         "event",
-        &[("cuts", tape.cuts), ("credit_waits", tape.credit_waits)],
+        &[("cuts", tape.cuts), ("credit_waits", tape.credit_waits), ("inconsistent_groups", tape.inconsistent)],
     )?;
     page.gauges("sprag_terminals", "Terminals and what they hold", "what", &sizes(tape))?;
     let states: Vec<_> = FeedState::ALL.iter().zip(tape.states).map(|(state, count)| (state.name(), count)).collect();

@@ -131,7 +131,7 @@ pub fn replay(
         .spawn(move || source.run(captures, senders))
         .map_err(ReplayError::Output)?;
 
-    let mut hub = Hub::new(HubConfig { workers, clock, cuts_per_frame: 1 });
+    let mut hub = Hub::new(HubConfig { workers, clock, cuts_per_frame: 1, idle_frames: false });
     hub.activate(0);
     let mut writer = LineWriter::new(out, &directory, &options.channels);
     let mut summary = ReplaySummary::default();

@@ -170,18 +170,38 @@ pub async fn run(
     let ready = Arc::clone(&shared.ready);
     let (close, closed) = oneshot::channel::<()>();
     let router = http::router(shared);
-    let serving = tokio::spawn(async move {
-        let until = async move { drop(closed.await) };
-        axum::serve(listener, router).with_graceful_shutdown(until).await
-    });
+    let head_max = Duration::from_millis(config.server.handshake_timeout_ms);
+    let until = async move { drop(closed.await) };
+    let serving = tokio::spawn(http::serve(listener, router, head_max, until));
     started(bound);
     let ended = pipeline.wait(&mut part, stop).await;
     ready.store(false, Relaxed);
     drop(close);
+    drain(&pipeline.tape, Duration::from_millis(config.server.drain_ms)).await;
     pipeline.end(part).await?;
     serving.abort();
     ended
 }
+
+/// Sends the terminals away in steps, so that they do not all come back at once.
+async fn drain(tape: &TapeHandle, within: Duration) {
+    let steps = u32::try_from(within.as_millis() / DRAIN_STEP.as_millis()).unwrap_or(u32::MAX).max(1);
+    let percent = u8::try_from(100_u32.div_ceil(steps)).unwrap_or(100).max(DRAIN_PERCENT_MIN);
+    for step in 1..=steps {
+        let last = step == steps;
+        match tape.drain(if last { 100 } else { percent }).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) if !last => tokio::time::sleep(DRAIN_STEP).await,
+            Ok(_) => {}
+        }
+    }
+}
+
+/// Time between two groups of terminals that are sent away.
+const DRAIN_STEP: Duration = Duration::from_millis(250);
+
+/// Share of the terminals that leaves in one step at the least, percent.
+const DRAIN_PERCENT_MIN: u8 = 2;
 
 fn ring_bounds(config: &Config) -> RingBounds {
     RingBounds { frames: config.server.ring_frames, bytes: config.server.ring_bytes, age_ms: FRAME_AGE_MS_MAX }
@@ -243,7 +263,7 @@ impl Pipeline {
 
         let (control, port) = source::control();
         let directory = Arc::clone(listings.directory());
-        let hub = Hub::new(HubConfig { workers: settings.workers, clock, cuts_per_frame: settings.cuts_per_frame });
+        let hub = Hub::new(HubConfig { workers: settings.workers, clock, cuts_per_frame: settings.cuts_per_frame, idle_frames: true });
         let fanout = Fanout::new(fanout_config(config, generation), Arc::clone(&directory));
         let tape = Tape {
             hub,
@@ -387,7 +407,7 @@ fn start_source(
         // Every feed stays open as long as the source runs; the first one gets the events.
         let Some(feed) = senders.first().cloned() else { return };
         let decoder = Decoder::new(listings);
-        let mut outlet = Outlet { decoder, feed, dead_letters, port, now_ns, events: Vec::new() };
+        let mut outlet = Outlet { decoder, feed, dead_letters, port, now_ns, events: Vec::new(), bytes: 0 };
         let end = match capture {
             Some(options) => source::serve_captures(&options, &mut outlet).map_err(RunError::from),
             None => source::simulate(Simulator::new(simulator), &directory, &mut outlet).map_err(|_| RunError::Ended),

@@ -27,7 +27,7 @@ use tokio_tungstenite::{
         protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::CloseCode},
     },
 };
-use wire::{SUBPROTOCOL, ToServer, bounds::REQUEST_BYTES_MAX};
+use wire::{SUBPROTOCOL, ToServer, bounds::REQUEST_BYTES_MAX, close::CLOSE_DRAIN};
 
 /// Read buffer of a socket: requests are small, and 4,200 default buffers would be half a gigabyte.
 const READ_BUFFER_BYTES: usize = 4 << 10;
@@ -139,7 +139,7 @@ pub async fn serve(upgraded: Upgraded, place: Place, tape: TapeHandle) {
         _ended = &mut writing => {}
         () = read(stream, id, &tape) => {
             // What was queued, a refusal perhaps, is given a moment to leave.
-            outbox.close();
+            outbox.close(None);
             if tokio::time::timeout(WRITE_MAX, &mut writing).await.is_err() {
                 writing.abort();
             }
@@ -177,7 +177,7 @@ async fn read(mut stream: SplitStream<Socket>, id: ConnectionId, tape: &TapeHand
 
 /// Writes what the outbox holds, each message flushed before the next.
 async fn write(mut sink: SplitSink<Socket, Message>, outbox: Arc<Outbox>) {
-    loop {
+    let notice = loop {
         match outbox.next() {
             Next::Send(bytes) => {
                 let sent = tokio::time::timeout(WRITE_MAX, sink.send(Message::Binary(bytes))).await;
@@ -186,10 +186,13 @@ async fn write(mut sink: SplitSink<Socket, Message>, outbox: Arc<Outbox>) {
                 }
             }
             Next::Wait => outbox.pushed().await,
-            Next::Close => break,
+            Next::Close(notice) => break notice,
         }
-    }
-    let close = CloseFrame { code: CloseCode::Away, reason: "".into() };
+    };
+    let close = match notice {
+        Some(notice) => CloseFrame { code: CloseCode::from(CLOSE_DRAIN), reason: notice.to_reason().into() },
+        None => CloseFrame { code: CloseCode::Away, reason: "".into() },
+    };
     let closed = tokio::time::timeout(WRITE_MAX, sink.send(Message::Close(Some(close)))).await;
     tracing::trace!(orderly = matches!(closed, Ok(Ok(()))), "socket closed");
 }

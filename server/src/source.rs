@@ -102,6 +102,8 @@ pub struct Outlet {
     pub now_ns: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// Events not fed yet.
     pub events: Vec<Event>,
+    /// Their bytes.
+    pub bytes: u64,
 }
 
 impl Outlet {
@@ -110,12 +112,13 @@ impl Outlet {
     }
 
     fn frame(&mut self, venue: Venue, frame: &RawFrame, position: u64) -> Result<(), Ended> {
+        let before = self.events.len();
         if let Err(reason) = self.decoder.decode(venue, frame, position, &mut self.events) {
             self.dead_letters.keep(frame, &reason);
         }
         self.port.numbers.frames.fetch_add(1, Relaxed);
-        let bytes: u64 = self.events.iter().map(Event::bytes).sum();
-        if bytes >= BATCH_BYTES_MAX { self.flush() } else { Ok(()) }
+        self.bytes += self.events.iter().skip(before).map(Event::bytes).sum::<u64>();
+        if self.bytes >= BATCH_BYTES_MAX { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<(), Ended> {
@@ -128,6 +131,7 @@ impl Outlet {
         numbers.checksums_matched.store(matched, Relaxed);
         numbers.checksums_failed.store(failed, Relaxed);
         numbers.dead_letters.store(self.dead_letters.count(), Relaxed);
+        self.bytes = 0;
         let events = std::mem::take(&mut self.events);
         if events.is_empty() { Ok(()) } else { self.feed.send(Batch { cut: 0, events }) }
     }

@@ -21,7 +21,7 @@ use std::{
         Arc,
         mpsc::{Receiver, RecvTimeoutError, Sender},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use wire::{ErrorCode, ToServer};
@@ -31,6 +31,14 @@ const COMMANDS_MAX: usize = 1_024;
 
 /// How often the frontier's lag is looked at when nothing arrives.
 const WATCH_EVERY: Duration = Duration::from_millis(20);
+
+/// Terminals that are sent away come back spread over this time, milliseconds.
+const RECONNECT_MS_MIN: u32 = 500;
+/// See [`RECONNECT_MS_MIN`].
+const RECONNECT_MS_MAX: u32 = 5_000;
+
+/// How often the groups are held against what the terminals want.
+const CHECK_EVERY: Duration = Duration::from_secs(30);
 
 /// Inputs taken before steps are done again.
 const TAKE_MAX: usize = 1_024;
@@ -65,6 +73,8 @@ pub enum Command {
     Book(SymbolId, oneshot::Sender<Option<(HubInstrument, u64)>>),
     /// The tape's numbers.
     Stats(oneshot::Sender<TapeStats>),
+    /// Send away this share of the terminals that are here now, in percent; how many are left.
+    Drain(u8, oneshot::Sender<usize>),
 }
 
 /// The tape's numbers.
@@ -92,6 +102,8 @@ pub struct TapeStats {
     pub credit_waits: u64,
     /// Events that wait for the store's queue.
     pub store_backlog: usize,
+    /// Times that the groups did not hold what the terminals want.
+    pub inconsistent: u64,
     /// Instruments by feed state, in the order of [`market::FeedState::ALL`].
     pub states: [u64; 4],
 }
@@ -141,6 +153,16 @@ impl TapeHandle {
     pub async fn stats(&self) -> Result<TapeStats, TapeEnded> {
         let (reply, answer) = oneshot::channel();
         self.give(Command::Stats(reply)).await?;
+        answer.await.map_err(|_| TapeEnded)
+    }
+
+    /// Sends a share of the terminals away; gives how many are left.
+    ///
+    /// # Errors
+    /// [`TapeEnded`].
+    pub async fn drain(&self, percent: u8) -> Result<usize, TapeEnded> {
+        let (reply, answer) = oneshot::channel();
+        self.give(Command::Drain(percent, reply)).await?;
         answer.await.map_err(|_| TapeEnded)
     }
 
@@ -232,6 +254,8 @@ struct Running {
     close_lag: Option<Histogram<u64>>,
     listed: usize,
     alarmed: bool,
+    checked: Instant,
+    inconsistent: u64,
 }
 
 /// Runs the tape until it is stopped; to be called on a thread of its own.
@@ -241,7 +265,7 @@ pub fn run(tape: Tape, inputs: &Receiver<TapeInput>) -> TapeEnd {
     // 1 us to 60 s with 3 significant figures, as all latencies here.
     let close_lag = Histogram::new_with_bounds(1, 60_000_000, 3).ok();
     let mut running =
-        Running { tape, port, lanes: LaneCounts::default(), cuts: 0, close_lag, listed: 0, alarmed: false };
+        Running { tape, port, lanes: LaneCounts::default(), cuts: 0, close_lag, listed: 0, alarmed: false, checked: Instant::now(), inconsistent: 0 };
     loop {
         match inputs.recv_timeout(WATCH_EVERY) {
             Ok(input) => {
@@ -256,6 +280,7 @@ pub fn run(tape: Tape, inputs: &Receiver<TapeInput>) -> TapeEnd {
             Err(RecvTimeoutError::Disconnected) => return TapeEnd::Stopped,
         }
         running.steps();
+        running.check();
         if running.tape.hub.ended() {
             return TapeEnd::Stopped;
         }
@@ -287,6 +312,12 @@ impl Running {
                 answer(reply, hub.instrument(symbol).map(|instrument| (instrument.clone(), now_ns)));
             }
             Command::Stats(reply) => answer(reply, self.stats()),
+            Command::Drain(percent, reply) => {
+                let (terminals, ..) = fanout.sizes();
+                let count = (terminals * usize::from(percent)).div_ceil(100);
+                let spread = || rand::random_range(RECONNECT_MS_MIN..=RECONNECT_MS_MAX);
+                answer(reply, fanout.drain(count, spread));
+            }
         }
     }
 
@@ -311,6 +342,18 @@ impl Running {
         }
         if let Some(port) = &mut self.port {
             self.tape.credit.release(port.drain());
+        }
+    }
+
+    /// The sum of the groups' subscriptions is the sum of the terminals'.
+    fn check(&mut self) {
+        if self.checked.elapsed() < CHECK_EVERY {
+            return;
+        }
+        self.checked = Instant::now();
+        if !self.tape.fanout.is_consistent() {
+            self.inconsistent += 1;
+            tracing::error!("the groups do not hold what the terminals want");
         }
     }
 
@@ -360,6 +403,7 @@ impl Running {
             in_flight_bytes: self.tape.credit.in_flight(),
             credit_waits: self.tape.credit.waits(),
             store_backlog: self.port.as_ref().map_or(0, |port| port.backlog.len()),
+            inconsistent: self.inconsistent,
             states,
         }
     }

@@ -65,7 +65,7 @@ impl World {
         };
         Self {
             lane: Lane::new(config),
-            hub: Hub::new(HubConfig { workers: 1, clock, cuts_per_frame: CUTS_PER_FRAME }),
+            hub: Hub::new(HubConfig { workers: 1, clock, cuts_per_frame: CUTS_PER_FRAME, idle_frames: true }),
             fanout: Fanout::new(fanout, Arc::clone(&directory)),
             directory,
             cut: 0,
@@ -301,6 +301,7 @@ proptest! {
             prop_assert_eq!(counters.regressions_refused, 0);
             prop_assert_eq!(counters.deltas_refused, 0, "a delta was sent over a base that the terminal does not hold");
         }
+        prop_assert!(world.fanout.is_consistent());
         prop_assert_eq!(world.fanout.counts().unencodable, 0);
         // Teardown is idempotent and leaves nothing behind.
         let ids: Vec<_> = world.terminals.iter().map(|terminal| terminal.id).collect();

@@ -15,7 +15,7 @@ pub use hub::Standing;
 pub use memory::memory;
 pub use report::Report;
 
-use ::market::{Event, SymbolId};
+use ::market::{Event, SymbolId, guard::Limits};
 use anyhow::{Context, Result, ensure};
 use dataflow::{
     clock::CutClock,
@@ -35,8 +35,8 @@ use std::{
 /// Length of a cut, nanoseconds: the default of a live run.
 const CUT_NS: u64 = 4_000_000;
 
-/// Silence after which a leg's instruments are stale; longer than any run, since nothing here beats.
-const SILENT_NS: u64 = 3_600_000_000_000;
+/// Longer than any run, nanoseconds: nothing here beats, and no bound in time may make two rounds differ.
+const NEVER_NS: u64 = 3_600_000_000_000;
 
 /// A run that does not get on for so long has failed.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -114,8 +114,8 @@ pub fn run(options: &Options, mut seen: impl FnMut(&Round)) -> Result<Report> {
 fn round(options: &Options, way: Way) -> Result<Round> {
     let config = LaneConfig {
         clock: CutClock { origin_ns: unix_ns(), cut_ns: CUT_NS },
-        limits: ::market::guard::Limits::default(),
-        silent_ns: SILENT_NS,
+        limits: Limits { bridge_ns: NEVER_NS, ..Limits::default() },
+        silent_ns: NEVER_NS,
         admitted: options.store,
     };
     let marks = Arc::new(Marks::default());

@@ -2,6 +2,7 @@
 //!
 //! Never: anything that ships.
 
+pub mod bench;
 pub mod corpus;
 pub mod process;
 pub mod reference;

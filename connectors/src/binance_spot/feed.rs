@@ -112,7 +112,7 @@ impl Feed {
         let (tick_index, quantity) = subject.pair(&mut scale, token(message.price), token(message.quantity))?;
         let order = id.and_then(|id| id.parse().ok());
         let (Some(id), Some(order)) = (id, order) else {
-            return Err(Undecodable::Symbol { venue: VENUE, symbol: excerpt(&message.symbol) });
+            return Err(Undecodable::TradeId { venue: VENUE, symbol: excerpt(&message.symbol) });
         };
         let taker = if message.buyer_made { market::Side::Ask } else { market::Side::Bid };
         let trade = market::Trade { id: id.into(), order, tick_index, quantity, taker, venue_ns };

@@ -43,6 +43,11 @@ impl Groups {
         self.groups.len()
     }
 
+    /// Sum over the groups of members times subscriptions.
+    pub(super) fn subscriptions(&self) -> usize {
+        self.groups.values().map(|group| group.members.len() * group.target.len()).sum()
+    }
+
     /// Adds a terminal to the group of a set; without a phase it gets the one that the set hashes to.
     pub(super) fn join(&mut self, target: Arc<[Entry]>, phase: Option<u64>, id: ConnectionId, hub: &mut Hub) -> GroupKey {
         let signature = signature(&target);

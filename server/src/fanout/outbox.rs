@@ -9,6 +9,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 use tokio::sync::Notify;
+use wire::CloseNotice;
 
 /// Bytes of control messages that may wait: a dictionary of the largest directory, twice.
 const CONTROL_BYTES_MAX: usize = 64 << 20;
@@ -93,6 +94,7 @@ struct Inner {
     /// The socket is busy with something that was popped.
     busy: bool,
     closed: bool,
+    notice: Option<CloseNotice>,
 }
 
 /// What the socket's task does next.
@@ -102,8 +104,8 @@ pub enum Next {
     Send(Bytes),
     /// Nothing to send; wait.
     Wait,
-    /// The terminal cannot be served any longer.
-    Close,
+    /// Close the socket, with this notice if there is one.
+    Close(Option<CloseNotice>),
 }
 
 /// A ring shared by the fan-out and a socket's task.
@@ -123,6 +125,7 @@ impl Outbox {
             control_bytes: 0,
             busy: false,
             closed: false,
+            notice: None,
         };
         Self { inner: Mutex::new(inner), notify: Notify::new() }
     }
@@ -148,10 +151,19 @@ impl Outbox {
         self.notify.notify_one();
     }
 
-    /// Ends the socket once what is queued has been sent or a moment has passed.
-    pub fn close(&self) {
-        self.with(|inner| inner.closed = true);
+    /// Ends the socket after the control messages that are queued.
+    pub fn close(&self, notice: Option<CloseNotice>) {
+        self.with(|inner| {
+            inner.closed = true;
+            inner.notice = notice;
+        });
         self.notify.notify_one();
+    }
+
+    /// Whether the socket is being ended.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.with(|inner| inner.closed)
     }
 
     /// Whether frames were lost and recovery has not begun.
@@ -181,10 +193,10 @@ impl Outbox {
     pub fn next(&self) -> Next {
         self.with(|inner| {
             inner.busy = false;
-            if inner.closed {
-                return Next::Close;
-            }
             let control = inner.control.pop_front().inspect(|message| inner.control_bytes -= message.len());
+            if inner.closed && (control.is_none() || inner.control_bytes > CONTROL_BYTES_MAX) {
+                return Next::Close(inner.notice);
+            }
             match control.or_else(|| inner.ring.pop()) {
                 Some(bytes) => {
                     inner.busy = true;

@@ -127,6 +127,10 @@ impl Phase {
         self.pending.entry(symbol).or_insert_with(|| Pending { base, ..Pending::default() })
     }
 
+    pub(super) fn is_idle(&self) -> bool {
+        self.pending.is_empty() && self.best.is_empty()
+    }
+
     pub(super) fn best_changed(&mut self, pair: PairId) {
         self.best.insert(pair);
     }

@@ -74,9 +74,9 @@ impl ByHand {
             }
             let rest = self.clock.end_ns(cut).saturating_sub(now_ns);
             match batches.recv_timeout(Duration::from_nanos(rest)) {
-                Ok(batch) => {
+                Ok(mut batch) => {
                     self.worked = true;
-                    batch.events.into_iter().for_each(|event| self.lane.take(event));
+                    self.lane.take_all(&mut batch.events);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return self.close(u64::MAX),

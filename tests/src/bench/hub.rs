@@ -94,8 +94,10 @@ impl Hub {
         let decided = applied + duplicates + regressions + covered;
         while self.milestones.first().is_some_and(|milestone| decided >= *milestone) {
             self.milestones.remove(0);
-            // Only a sender that gave up does not hear it.
-            drop(self.tell.send(Instant::now()));
+            if self.tell.send(Instant::now()).is_err() {
+                // The sender gave up and says so itself.
+                break;
+            }
         }
         for instrument in &cut.instruments {
             self.take_instrument(instrument);

@@ -98,7 +98,8 @@ impl Market {
             self.received_ns = unix_ns();
             let (venue, pair) = place(symbol);
             give(self.event(symbol, LEAD, Body::Listing(Listing { venue, pair, epoch: 1 })))?;
-            let ticks = Side::BOTH.into_iter().flat_map(|side| (0..self.levels).map(move |depth| (side, depth)));
+            let levels = self.levels;
+            let ticks = Side::BOTH.into_iter().flat_map(|side| (0..levels).map(move |depth| (side, depth)));
             let ticks = ticks.map(|(side, depth)| self.change(symbol, side, depth)).collect();
             let sequence = Sequence::Venue { first: 1_000, last: 1_000 };
             let snapshot = Snapshot { sequence, scale: SCALE, ticks, window: Window::Whole };

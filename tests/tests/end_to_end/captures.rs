@@ -13,7 +13,7 @@ use sprag_tests::{
     process::{Server, until},
     reference::{self, Reconstruction},
 };
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 use wire::Channel;
 
 const SPEED: &str = "20";
@@ -45,15 +45,19 @@ async fn everything_agrees(name: &str, venue: Venue) -> Result<()> {
         println!("corpus absent: skipped {name} (set {} to its directory)", corpus::VARIABLE);
         return Ok(());
     };
-    let expected = expected(venue, &capture)?;
+    let expected = Arc::new(expected(venue, &capture)?);
     let data = tempfile::tempdir()?;
     let file = capture.to_str().context("a path that is not text")?;
     let arguments = ["--capture", file, "--venue", venue.name(), "--speed", SPEED];
-    let server = Server::start(data.path(), &arguments)?;
+    let server = Arc::new(Server::start(data.path(), &arguments)?);
     let mut watcher = Watcher::new(&server.stream_url(), &all_of(&[Channel::Book]))?;
+    let served = tokio::task::spawn_blocking({
+        let (server, expected) = (Arc::clone(&server), Arc::clone(&expected));
+        move || ended(&server, &expected, venue)
+    });
     let finals: Vec<(String, Version)> = tokio::select! {
         ended = watcher.to_the_end() => anyhow::bail!("the connection ended: {:?}", ended?),
-        ended = ended(&server, &expected, venue) => ended?,
+        finals = served => finals??,
     };
     let reached = |watcher: &Watcher| finals.iter().all(|(name, version)| watcher.shown(name) == Some(*version));
     watcher.until("the last versions", reached).await?;
@@ -69,7 +73,7 @@ async fn everything_agrees(name: &str, venue: Venue) -> Result<()> {
 }
 
 /// Waits until the capture is served and its books stand; their names and versions.
-async fn ended(server: &Server, expected: &Expected, venue: Venue) -> Result<Vec<(String, Version)>> {
+fn ended(server: &Server, expected: &Expected, venue: Venue) -> Result<Vec<(String, Version)>> {
     let stands = || -> Result<Option<Vec<(String, Version)>>> {
         if server.metric(r#"sprag_source_events_total{event="frames"}"#)? < expected.frames {
             return Ok(None);
@@ -86,7 +90,7 @@ async fn ended(server: &Server, expected: &Expected, venue: Venue) -> Result<Vec
         }
         Ok(Some(finals))
     };
-    tokio::task::block_in_place(|| until("the end of the capture", stands))
+    until("the end of the capture", stands)
 }
 
 async fn same_everywhere(
@@ -142,17 +146,17 @@ fn every_row_is_counted(server: &Server, data_dir: &Path) -> Result<()> {
     Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn binance_of_october_2021_ends_the_same_everywhere() -> Result<()> {
     everything_agrees("binance_spot/binance_spot_2021-10.frames.jsonl.zst", Venue::BinanceSpot).await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn binance_of_april_2021_ends_the_same_everywhere() -> Result<()> {
     everything_agrees("binance_spot/binance_spot_2021-04.frames.jsonl.zst", Venue::BinanceSpot).await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn kraken_ends_the_same_everywhere() -> Result<()> {
     everything_agrees("kraken_v2/kraken_v2_btcusd_sample.frames.jsonl.zst", Venue::KrakenSpot).await
 }

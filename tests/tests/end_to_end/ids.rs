@@ -46,7 +46,7 @@ fn write_capture(path: &Path) -> Result<()> {
     Ok(fs::write(path, zstd::encode_all(lines.as_bytes(), 0)?)?)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn ids_beyond_two_to_the_53_have_the_same_digits_at_every_hop() -> Result<()> {
     let data = tempfile::tempdir()?;
     let capture = data.path().join("ids.frames.jsonl.zst");
