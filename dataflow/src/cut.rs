@@ -104,6 +104,8 @@ pub struct LaneCounts {
     pub trades_late: u64,
     /// Updates whose numbers do not fit the book's steps.
     pub unrepresentable: u64,
+    /// Updates that the venue's clock dates after their arrival: negative latencies, which are never clipped.
+    pub venue_ahead: u64,
 }
 
 /// A pair's new consolidated best; none when no venue holds one.
@@ -127,7 +129,7 @@ impl LaneCounts {
 
     /// Every count with its name.
     #[must_use]
-    pub fn values(&self) -> [(&'static str, u64); 16] {
+    pub fn values(&self) -> [(&'static str, u64); 17] {
         [
             ("applied", self.applied),
             ("duplicates", self.duplicates),
@@ -145,10 +147,11 @@ impl LaneCounts {
             ("trade_duplicates", self.trade_duplicates),
             ("trades_late", self.trades_late),
             ("unrepresentable", self.unrepresentable),
+            ("venue_ahead", self.venue_ahead),
         ]
     }
 
-    fn fields(&mut self) -> [&mut u64; 16] {
+    fn fields(&mut self) -> [&mut u64; 17] {
         [
             &mut self.applied,
             &mut self.duplicates,
@@ -166,6 +169,7 @@ impl LaneCounts {
             &mut self.trade_duplicates,
             &mut self.trades_late,
             &mut self.unrepresentable,
+            &mut self.venue_ahead,
         ]
     }
 }

@@ -127,7 +127,7 @@ async fn index(State(shared): State<Shared>) -> String {
         "{}, {kind}\n\n\
          /v1/stream              WebSocket, subprotocol {}\n\
          /v1/instruments         all instruments\n\
-         /v1/books/VENUE/SYMBOL  one book, e.g. /v1/books/binance_spot/BTCUSDT\n\
+         /v1/books/VENUE/SYMBOL  one book, e.g. /v1/books/binance_spot/BTCUSDT?depth=10\n\
          /metrics                Prometheus\n\
          /healthz /readyz        liveness and readiness\n",
         crate::BUILD,
@@ -193,8 +193,8 @@ async fn instruments(State(shared): State<Shared>) -> Json<Vec<Listed>> {
 }
 
 async fn stream(State(shared): State<Shared>, mut request: Request) -> Response {
-    let accepted = match check_upgrade(&request) {
-        Ok(accepted) => accepted,
+    let accept = match check_upgrade(&request) {
+        Ok(accept) => accept,
         Err(refused) => return failure(StatusCode::BAD_REQUEST, &refused.to_string()),
     };
     let Some(place) = shared.admission.admit() else {
@@ -203,14 +203,12 @@ async fn stream(State(shared): State<Shared>, mut request: Request) -> Response 
         return response;
     };
     tokio::spawn(upgrade(hyper::upgrade::on(&mut request), place, shared.tape));
-    let mut response = Response::builder()
+    let response = Response::builder()
         .status(StatusCode::SWITCHING_PROTOCOLS)
         .header(header::CONNECTION, "upgrade")
         .header(header::UPGRADE, "websocket")
-        .header(header::SEC_WEBSOCKET_ACCEPT, accepted.accept);
-    if accepted.subprotocol {
-        response = response.header(header::SEC_WEBSOCKET_PROTOCOL, wire::SUBPROTOCOL);
-    }
+        .header(header::SEC_WEBSOCKET_ACCEPT, accept)
+        .header(header::SEC_WEBSOCKET_PROTOCOL, wire::SUBPROTOCOL);
     response.body(Body::empty()).unwrap_or_else(|_| failure(StatusCode::INTERNAL_SERVER_ERROR, "no answer"))
 }
 

@@ -19,7 +19,7 @@ use crate::{
 };
 use connectors::{
     capture::CaptureError,
-    clickhouse::{SinkError, SinkReport, SinkView, sink::SinkInput},
+    clickhouse::{SinkError, SinkReport, SinkView, child::PARENT_FLUSH_MAX, sink::SinkInput},
     decoder::Decoder,
     simulator::{Simulator, SimulatorConfig},
     venue_feed::listings::Listings,
@@ -87,6 +87,9 @@ pub enum RunError {
     /// The engine's process ended.
     #[error("the embedded ClickHouse engine ended by itself")]
     EngineLost,
+    /// Changes that were shown are not in the store.
+    #[error("not everything that was under way at the end is in the store")]
+    Unfinished,
     /// The frontier stood still.
     #[error("the frontier stood still past its bound; the process must be restarted")]
     Stalled,
@@ -101,7 +104,7 @@ impl RunError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Store(error) => error.exit(),
-            Self::Sink(_) | Self::EngineLost => Exit::Store,
+            Self::Sink(_) | Self::EngineLost | Self::Unfinished => Exit::Store,
             Self::Epochs(_) | Self::DataDirectory(_) => Exit::Input,
             Self::Capture(_) => Exit::Input,
             Self::NoVenue => Exit::Usage,
@@ -305,6 +308,7 @@ impl Pipeline {
             () = stop => Ok(()),
             end = &mut self.tape_end => match end {
                 Ok(TapeEnd::Stalled) => Err(RunError::Stalled),
+                Ok(TapeEnd::Unfinished) => Err(RunError::Unfinished),
                 Ok(TapeEnd::Stopped) | Err(_) => Err(RunError::Ended),
             },
             end = &mut self.source_end => end.unwrap_or(Err(RunError::Ended)).and(Err(RunError::Ended)),
@@ -317,7 +321,7 @@ impl Pipeline {
     }
 
     /// Ends source, workers and tape, then the store once it has everything.
-    async fn end(self, part: StorePart) -> Result<(), RunError> {
+    async fn end(mut self, part: StorePart) -> Result<(), RunError> {
         self.control.stop();
         let tape = self.tape.clone();
         let threads = self.threads;
@@ -328,9 +332,11 @@ impl Pipeline {
                 }
             }
         });
-        if tokio::time::timeout(END_MAX, joined).await.is_err() {
+        let joined = tokio::time::timeout(END_MAX, joined).await.is_ok();
+        if !joined {
             tape.stop();
         }
+        let unfinished = !joined && part.sink.is_some() || self.tape_end.try_recv() == Ok(TapeEnd::Unfinished);
         drop(part.queue);
         if let Some(sink) = part.sink.filter(|sink| !sink.is_finished()) {
             match sink.await {
@@ -342,12 +348,12 @@ impl Pipeline {
         if let Some(store) = part.store {
             store.close().await;
         }
-        Ok(())
+        if unfinished { Err(RunError::Unfinished) } else { Ok(()) }
     }
 }
 
-/// How long source, workers and tape may take to end.
-const END_MAX: Duration = Duration::from_secs(10);
+/// How long source, workers and tape may take to end: they end at the store's pace, and the engine waits that long.
+const END_MAX: Duration = PARENT_FLUSH_MAX;
 
 fn fanout_config(config: &Config, generation: u64) -> FanoutConfig {
     FanoutConfig {

@@ -22,12 +22,16 @@ use std::{
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{
-        Message,
+        Error, Message,
         handshake::derive_accept_key,
         protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::CloseCode},
     },
 };
-use wire::{SUBPROTOCOL, ToServer, bounds::REQUEST_BYTES_MAX, close::CLOSE_DRAIN};
+use wire::{
+    CloseNotice, SUBPROTOCOL, ToServer,
+    bounds::REQUEST_BYTES_MAX,
+    close::{CLOSE_DRAIN, CLOSE_MALFORMED, CLOSE_TOO_LARGE},
+};
 
 /// Read buffer of a socket: requests are small, and 4,200 default buffers would be half a gigabyte.
 const READ_BUFFER_BYTES: usize = 4 << 10;
@@ -37,6 +41,12 @@ const WRITE_BUFFER_BYTES: usize = wire::bounds::MESSAGE_BYTES_MAX + 1_024;
 
 /// A socket that takes nothing for this long is gone, or as good as gone.
 const WRITE_MAX: Duration = Duration::from_secs(30);
+
+/// The terminal ended the connection itself.
+const CLOSE_NORMAL: u16 = 1000;
+
+/// We are going away.
+const CLOSE_AWAY: u16 = 1001;
 
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
@@ -83,25 +93,16 @@ pub enum UpgradeRefused {
     /// No WebSocket upgrade at all.
     #[error("a WebSocket upgrade is expected here: GET with `Upgrade: websocket`, version 13 and a key")]
     NotWebSocket,
-    /// None of the offered subprotocols is ours.
-    #[error("none of the offered subprotocols is spoken here; offer {SUBPROTOCOL}")]
+    /// Our subprotocol is not among the offered ones, if there are any; without it there is no session.
+    #[error("no subprotocol is offered that is spoken here; offer {SUBPROTOCOL}")]
     Subprotocol,
 }
 
-/// What an accepted upgrade is answered with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Accepted {
-    /// `Sec-WebSocket-Accept`.
-    pub accept: String,
-    /// Whether the subprotocol was offered and must be confirmed.
-    pub subprotocol: bool,
-}
-
-/// Checks the headers of an upgrade.
+/// Checks the headers of an upgrade; gives the `Sec-WebSocket-Accept` to answer with.
 ///
 /// # Errors
 /// [`UpgradeRefused`].
-pub fn check_upgrade<B>(request: &Request<B>) -> Result<Accepted, UpgradeRefused> {
+pub fn check_upgrade<B>(request: &Request<B>) -> Result<String, UpgradeRefused> {
     let text = |name: header::HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok());
     let has = |name, token: &str| {
         text(name).is_some_and(|value| value.split(',').any(|part| part.trim().eq_ignore_ascii_case(token)))
@@ -111,12 +112,10 @@ pub fn check_upgrade<B>(request: &Request<B>) -> Result<Accepted, UpgradeRefused
         && text(header::SEC_WEBSOCKET_VERSION) == Some("13");
     let key = request.headers().get(header::SEC_WEBSOCKET_KEY).filter(|_| websocket);
     let key = key.ok_or(UpgradeRefused::NotWebSocket)?;
-    let offered = text(header::SEC_WEBSOCKET_PROTOCOL).is_some();
-    let subprotocol = has(header::SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL);
-    if offered && !subprotocol {
+    if !has(header::SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL) {
         return Err(UpgradeRefused::Subprotocol);
     }
-    Ok(Accepted { accept: derive_accept_key(key.as_bytes()), subprotocol })
+    Ok(derive_accept_key(key.as_bytes()))
 }
 
 /// Serves a terminal until either side ends.
@@ -135,24 +134,34 @@ pub async fn serve(upgraded: Upgraded, place: Place, tape: TapeHandle) {
         return;
     }
     let mut writing = tokio::spawn(write(sink, Arc::clone(&outbox)));
-    tokio::select! {
-        _ended = &mut writing => {}
-        () = read(stream, id, &tape) => {
+    let (written, code) = tokio::select! {
+        // Without a notice, only too many control messages end the writing.
+        written = &mut writing => (written.ok(), CLOSE_TOO_LARGE),
+        code = read(stream, id, &tape) => {
             // What was queued, a refusal perhaps, is given a moment to leave.
             outbox.close(None);
-            if tokio::time::timeout(WRITE_MAX, &mut writing).await.is_err() {
-                writing.abort();
-            }
+            let written = tokio::time::timeout(WRITE_MAX, &mut writing).await;
+            (written.ok().and_then(Result::ok), code)
         }
+    };
+    match written.flatten() {
+        Some((sink, notice)) => close(sink, code, notice).await,
+        None => writing.abort(),
     }
     if tape.give(Command::Disconnect(id)).await.is_err() {
         tracing::debug!(id = id.0, "the tape ended before the terminal");
     }
 }
 
-/// Reads requests until the terminal closes, breaks off, or sends what is none.
-async fn read(mut stream: SplitStream<Socket>, id: ConnectionId, tape: &TapeHandle) {
-    while let Some(Ok(message)) = stream.next().await {
+/// Reads requests until the terminal closes, breaks off, or sends what is none; gives the code to close with.
+async fn read(mut stream: SplitStream<Socket>, id: ConnectionId, tape: &TapeHandle) -> u16 {
+    loop {
+        let message = match stream.next().await {
+            Some(Ok(message)) => message,
+            Some(Err(Error::Capacity(_))) => return CLOSE_TOO_LARGE,
+            Some(Err(Error::Protocol(_) | Error::Utf8(_))) => return CLOSE_MALFORMED,
+            Some(Err(_)) | None => return CLOSE_NORMAL,
+        };
         let command = match message {
             Message::Binary(bytes) => match ToServer::decode(&bytes) {
                 Ok(request) => Command::Request(id, request),
@@ -162,7 +171,7 @@ async fn read(mut stream: SplitStream<Socket>, id: ConnectionId, tape: &TapeHand
                 }
             },
             Message::Text(_) => Command::Malformed(id),
-            Message::Close(_) => return,
+            Message::Close(_) => return CLOSE_NORMAL,
             Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => continue,
         };
         let malformed = matches!(command, Command::Malformed(_));
@@ -170,28 +179,36 @@ async fn read(mut stream: SplitStream<Socket>, id: ConnectionId, tape: &TapeHand
             // Let the refusal be queued before the outbox closes.
             let queued = tape.stats().await;
             tracing::trace!(id = id.0, tape = queued.is_ok(), "the terminal is sent away");
-            return;
+            return if malformed { CLOSE_MALFORMED } else { CLOSE_AWAY };
         }
     }
 }
 
-/// Writes what the outbox holds, each message flushed before the next.
-async fn write(mut sink: SplitSink<Socket, Message>, outbox: Arc<Outbox>) {
-    let notice = loop {
+/// Writes what the outbox holds, each message flushed before the next; gives the socket back to be closed, none if it
+/// takes nothing.
+async fn write(
+    mut sink: SplitSink<Socket, Message>,
+    outbox: Arc<Outbox>,
+) -> Option<(SplitSink<Socket, Message>, Option<CloseNotice>)> {
+    loop {
         match outbox.next() {
             Next::Send(bytes) => {
                 let sent = tokio::time::timeout(WRITE_MAX, sink.send(Message::Binary(bytes))).await;
                 if !matches!(sent, Ok(Ok(()))) {
-                    return;
+                    return None;
                 }
             }
             Next::Wait => outbox.pushed().await,
-            Next::Close(notice) => break notice,
+            Next::Close(notice) => return Some((sink, notice)),
         }
-    };
+    }
+}
+
+/// Ends the socket: a notice to come back has its own code.
+async fn close(mut sink: SplitSink<Socket, Message>, code: u16, notice: Option<CloseNotice>) {
     let close = match notice {
         Some(notice) => CloseFrame { code: CloseCode::from(CLOSE_DRAIN), reason: notice.to_reason().into() },
-        None => CloseFrame { code: CloseCode::Away, reason: "".into() },
+        None => CloseFrame { code: CloseCode::from(code), reason: "".into() },
     };
     let closed = tokio::time::timeout(WRITE_MAX, sink.send(Message::Close(Some(close)))).await;
     tracing::trace!(orderly = matches!(closed, Ok(Ok(()))), "socket closed");

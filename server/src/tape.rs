@@ -11,7 +11,7 @@ use crate::{
     hub::{Hub, HubInstrument, Step},
     source::SourceControl,
 };
-use connectors::clickhouse::sink::SinkInput;
+use connectors::clickhouse::{child::PARENT_FLUSH_MAX, sink::SinkInput};
 use dataflow::{clock::CutClock, cut::LaneCounts, ingest::Credit, sink::SinkMessage};
 use hdrhistogram::Histogram;
 use market::{Directory, SymbolId};
@@ -39,6 +39,12 @@ const RECONNECT_MS_MAX: u32 = 5_000;
 
 /// How often the groups are held against what the terminals want.
 const CHECK_EVERY: Duration = Duration::from_secs(30);
+
+/// How long the store may take, at the end, for what waits in front of its queue.
+const HAND_OVER_MAX: Duration = PARENT_FLUSH_MAX;
+
+/// How often the store's queue is tried then.
+const HAND_OVER_EVERY: Duration = Duration::from_millis(1);
 
 /// Inputs taken before steps are done again.
 const TAKE_MAX: usize = 1_024;
@@ -190,6 +196,8 @@ pub enum TapeEnd {
     Stopped,
     /// The frontier stood still for longer than its bound.
     Stalled,
+    /// Not everything reached the store's queue: it was told to end at once, or the store did not take the rest in time.
+    Unfinished,
 }
 
 /// The hand-over to the store.
@@ -266,31 +274,53 @@ pub fn run(tape: Tape, inputs: &Receiver<TapeInput>) -> TapeEnd {
     let close_lag = Histogram::new_with_bounds(1, 60_000_000, 3).ok();
     let mut running =
         Running { tape, port, lanes: LaneCounts::default(), cuts: 0, close_lag, listed: 0, alarmed: false, checked: Instant::now(), inconsistent: 0 };
-    loop {
-        match inputs.recv_timeout(WATCH_EVERY) {
-            Ok(input) => {
-                let more = std::iter::from_fn(|| inputs.try_recv().ok()).take(TAKE_MAX);
-                for input in std::iter::once(input).chain(more) {
-                    if !running.take(input) {
-                        return TapeEnd::Stopped;
-                    }
-                }
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return TapeEnd::Stopped,
-        }
-        running.steps();
-        running.check();
-        if running.tape.hub.ended() {
-            return TapeEnd::Stopped;
-        }
-        if running.stalled() {
-            return TapeEnd::Stalled;
-        }
-    }
+    let end = running.follow(inputs);
+    if running.hand_over() { end } else { TapeEnd::Unfinished }
 }
 
 impl Running {
+    fn follow(&mut self, inputs: &Receiver<TapeInput>) -> TapeEnd {
+        loop {
+            match inputs.recv_timeout(WATCH_EVERY) {
+                Ok(input) => {
+                    let more = std::iter::from_fn(|| inputs.try_recv().ok()).take(TAKE_MAX);
+                    for input in std::iter::once(input).chain(more) {
+                        if !self.take(input) {
+                            return if self.port.is_some() { TapeEnd::Unfinished } else { TapeEnd::Stopped };
+                        }
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return TapeEnd::Stopped,
+            }
+            self.steps();
+            self.check();
+            if self.tape.hub.ended() {
+                return TapeEnd::Stopped;
+            }
+            if self.stalled() {
+                return TapeEnd::Stalled;
+            }
+        }
+    }
+
+    /// Hands what waits for the store over before the end, at the store's pace; whether nothing is left.
+    fn hand_over(&mut self) -> bool {
+        let Some(port) = &mut self.port else { return true };
+        let until = Instant::now() + HAND_OVER_MAX;
+        loop {
+            self.tape.credit.release(port.drain());
+            if port.backlog.is_empty() {
+                return true;
+            }
+            if Instant::now() >= until {
+                tracing::error!(events = port.backlog.len(), "the store did not take the rest in time");
+                return false;
+            }
+            std::thread::sleep(HAND_OVER_EVERY);
+        }
+    }
+
     fn take(&mut self, input: TapeInput) -> bool {
         match input {
             TapeInput::Sink(message) => self.tape.hub.take(message),

@@ -122,7 +122,7 @@ fn round(options: &Options, way: Way) -> Result<Round> {
     let (to_hub, from_lanes) = channel::<SinkMessage>();
     let (credit, running) = match way {
         Way::Graph => graph::start(config, options.workers, &marks, to_hub)?,
-        Way::ByHand => by_hand::start(config, options.workers, &marks, to_hub),
+        Way::ByHand => by_hand::start(config, options.workers, &marks, to_hub)?,
     };
     let warm_up = (options.updates / 10).min(WARM_UP_MAX);
     let loaded = u64::from(options.instruments).saturating_add(warm_up);

@@ -197,6 +197,7 @@ impl Instrument {
             self.book.truncate(usize::try_from(depth).unwrap_or(usize::MAX), &mut changes);
         }
         counts.applied += 1;
+        counts.venue_ahead += u64::from(times.venue_ns > times.received_ns);
         self.content = Some(version);
         self.last = times;
         self.admit(version, times, changes, false);

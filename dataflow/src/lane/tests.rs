@@ -170,6 +170,19 @@ fn a_snapshot_without_levels_is_an_explicit_empty_book_and_deltas_apply() {
 }
 
 #[test]
+fn deltas_alone_show_nothing() {
+    let mut tape = Tape::new();
+    tape.list(0);
+    for id in 1..50 {
+        tape.delta(id * 10, 0, (id, id), &[bid(100, id)]);
+    }
+    tape.until(1_000);
+    assert!(tape.published.iter().all(|(_, cut)| cut.version.is_none() && cut.quote.is_none()));
+    assert_eq!(tape.states(0), [FeedState::Syncing]);
+    assert!(tape.requests > 0, "a snapshot is asked for");
+}
+
+#[test]
 fn a_hole_marks_one_instrument_and_never_the_other() {
     let mut tape = live();
     tape.list(1);

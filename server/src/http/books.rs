@@ -6,12 +6,12 @@ use super::{Shared, ended, failure};
 use crate::hub::HubInstrument;
 use axum::{
     Json,
-    extract::{Path, State},
+    extract::{Path, Query, State},
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use market::{Level, Side};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 #[derive(Serialize)]
 struct BookBody<'a> {
@@ -27,24 +27,39 @@ struct BookBody<'a> {
     horizon: [Option<String>; 2],
 }
 
+/// What of the book is wanted.
+#[derive(Deserialize)]
+pub(super) struct Wish {
+    /// The best levels of each side only.
+    depth: Option<usize>,
+}
+
 /// Answers with a book; its ETag is the version.
 pub(super) async fn book(
     State(shared): State<Shared>,
     Path(instrument): Path<String>,
+    Query(wish): Query<Wish>,
     headers: HeaderMap,
 ) -> Response {
     let Some(found) = shared.directory.find(&instrument) else {
         return failure(StatusCode::NOT_FOUND, &format!("unknown instrument {instrument:?}; see /v1/instruments"));
     };
     match shared.tape.book(found.id).await {
-        Ok(Some((book, now_ns))) => answer(&found.text, &book, now_ns, &headers),
-        Ok(None) => answer(&found.text, &HubInstrument::new(found.id), 0, &headers),
+        Ok(Some((book, now_ns))) => answer(&found.text, &book, now_ns, wish.depth, &headers),
+        Ok(None) => answer(&found.text, &HubInstrument::new(found.id), 0, wish.depth, &headers),
         Err(error) => ended(error),
     }
 }
 
-fn answer(instrument: &str, book: &HubInstrument, now_ns: u64, headers: &HeaderMap) -> Response {
-    let tag = book.version().map(|version| format!("\"{version}\""));
+fn answer(
+    instrument: &str,
+    book: &HubInstrument,
+    now_ns: u64,
+    depth: Option<usize>,
+    headers: &HeaderMap,
+) -> Response {
+    let cut_off = depth.map(|depth| format!("-{depth}")).unwrap_or_default();
+    let tag = book.version().map(|version| format!("\"{version}{cut_off}\""));
     let asked = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
     let etag = tag.as_deref().and_then(|tag| HeaderValue::from_str(tag).ok());
     if asked.is_some() && asked == tag.as_deref() {
@@ -55,7 +70,7 @@ fn answer(instrument: &str, book: &HubInstrument, now_ns: u64, headers: &HeaderM
         let row = |level: Level| {
             [book.scale().price_text(level.tick_index), book.scale().quantity_text(level.quantity)]
         };
-        book.levels(side).map(row).collect()
+        book.levels(side).take(depth.unwrap_or(usize::MAX)).map(row).collect()
     };
     let body = BookBody {
         instrument,

@@ -54,22 +54,8 @@ type Row = [String; 2];
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 enum Kind {
-    Snapshot {
-        #[serde(flatten)]
-        version: VersionFields,
-        bids: Vec<Row>,
-        asks: Vec<Row>,
-        #[serde(flatten)]
-        feed: FeedFields,
-    },
-    Delta {
-        #[serde(flatten)]
-        version: VersionFields,
-        bids: Vec<Row>,
-        asks: Vec<Row>,
-        #[serde(flatten)]
-        feed: FeedFields,
-    },
+    Snapshot(BookFields),
+    Delta(BookFields),
     Status {
         #[serde(flatten)]
         version: Option<VersionFields>,
@@ -95,6 +81,16 @@ enum Kind {
         bid: Option<BestRow>,
         ask: Option<BestRow>,
     },
+}
+
+#[derive(Serialize)]
+struct BookFields {
+    #[serde(flatten)]
+    version: VersionFields,
+    bids: Vec<Row>,
+    asks: Vec<Row>,
+    #[serde(flatten)]
+    feed: FeedFields,
 }
 
 #[derive(Clone, Copy)]
@@ -258,14 +254,14 @@ fn book(update: &Update) -> Option<Kind> {
         BookCut::Unchanged => None,
         BookCut::Snapshot { bids, asks, .. } => {
             let rows = |levels: &[Level]| levels.iter().map(|level| row(update.scale, *level)).collect();
-            Some(Kind::Snapshot { version, bids: rows(bids), asks: rows(asks), feed })
+            Some(Kind::Snapshot(BookFields { version, bids: rows(bids), asks: rows(asks), feed }))
         }
         BookCut::Delta { changes, .. } => {
             let rows = |side: Side| {
                 let of_side = |change: &&LevelChange| change.side == side;
                 changes.iter().filter(of_side).map(|change| row(update.scale, change.level)).collect()
             };
-            Some(Kind::Delta { version, bids: rows(Side::Bid), asks: rows(Side::Ask), feed })
+            Some(Kind::Delta(BookFields { version, bids: rows(Side::Bid), asks: rows(Side::Ask), feed }))
         }
     }
 }

@@ -30,13 +30,14 @@ pub(super) fn start(
     lanes: usize,
     marks: &Arc<Marks>,
     hub: Sender<SinkMessage>,
-) -> (Option<Arc<Credit>>, Running) {
+) -> Result<(Option<Arc<Credit>>, Running)> {
     let mut feeds: Vec<Box<dyn Fn(Batch) -> Result<(), Ended>>> = Vec::new();
     let mut threads = Vec::new();
     for worker in 0..lanes {
         let (sender, batches) = sync_channel::<Batch>(BATCHES_QUEUED_MAX);
         let (marks, hub) = (Arc::clone(marks), hub.clone());
-        threads.push(thread::spawn(move || ByHand::new(config, worker, hub).run(&batches, &marks)));
+        let lane = move || ByHand::new(config, worker, hub).run(&batches, &marks);
+        threads.push(thread::Builder::new().name(format!("by-hand-{worker}")).spawn(lane)?);
         feeds.push(Box::new(move |batch| sender.send(batch).map_err(|_| Ended)));
     }
     drop(hub);
@@ -44,7 +45,7 @@ pub(super) fn start(
         threads.into_iter().try_for_each(|lane| lane.join().map_err(|_| anyhow!("a lane broke")))
     };
     // Instruments of one pair share a lane, so that its best is kept in one place.
-    (None, Running { feeds, place: |symbol| u64::from(place(symbol.0).1.0), join: Box::new(join) })
+    Ok((None, Running { feeds, place: |symbol| u64::from(place(symbol.0).1.0), join: Box::new(join) }))
 }
 
 struct ByHand {
@@ -74,9 +75,9 @@ impl ByHand {
             }
             let rest = self.clock.end_ns(cut).saturating_sub(now_ns);
             match batches.recv_timeout(Duration::from_nanos(rest)) {
-                Ok(mut batch) => {
+                Ok(batch) => {
                     self.worked = true;
-                    self.lane.take_all(&mut batch.events);
+                    batch.events.into_iter().for_each(|event| self.lane.take(event));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return self.close(u64::MAX),

@@ -14,7 +14,7 @@ use sprag_tests::{
     process::{self, Server},
     reference::FinalBook,
 };
-use std::{fs, path::Path, sync::Arc};
+use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
 /// Price and quantity of each level of a side, best first, canonical decimals.
 pub(crate) type Levels = Vec<(String, String)>;
@@ -102,19 +102,18 @@ pub(crate) fn ask(data_dir: &Path, query: &str) -> Result<Vec<Value>> {
     String::from_utf8(output.stdout)?.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
 
-/// The live book of a symbol as an analyst's own query tells it.
-pub(crate) fn asked(data_dir: &Path, symbol: &str) -> Result<Book> {
-    let query = format!(
-        "SELECT asset_in = asset_1 AS bid, toString(price) AS price, toString(quantity) AS quantity FROM tick_state FINAL \
-         WHERE symbol = '{symbol}' AND reserves_zero = 0 ORDER BY if(bid, -tick_index, tick_index)"
-    );
-    let mut book = Book::default();
-    for row in ask(data_dir, &query)? {
-        let text = |name: &str| row[name].as_str().map(canonical).with_context(|| format!("no {name} in {row}"));
+/// The live books by symbol, as an analyst's own query tells them.
+pub(crate) fn asked(data_dir: &Path) -> Result<BTreeMap<String, Book>> {
+    let query = "SELECT symbol, asset_in = asset_1 AS bid, toString(price) AS price, toString(quantity) AS quantity \
+                 FROM tick_state FINAL WHERE reserves_zero = 0 ORDER BY if(bid, -tick_index, tick_index)";
+    let mut books: BTreeMap<String, Book> = BTreeMap::new();
+    for row in ask(data_dir, query)? {
+        let text = |name: &str| row[name].as_str().with_context(|| format!("no {name} in {row}"));
+        let book = books.entry(text("symbol")?.to_owned()).or_default();
         let side = if row["bid"] == 1 { &mut book[0] } else { &mut book[1] };
-        side.push((text("price")?, text("quantity")?));
+        side.push((canonical(text("price")?), canonical(text("quantity")?)));
     }
-    Ok(book)
+    Ok(books)
 }
 
 /// Frames of a capture as text with their positions, from 1.
