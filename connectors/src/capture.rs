@@ -67,16 +67,10 @@ pub struct CaptureFrame {
     pub file: u16,
     /// Line in the file, from 1.
     pub line: u64,
+    /// Place among all frames of the merged files, from 1; of one file without empty lines, its line.
+    pub position: u64,
     /// What was recorded.
     pub frame: RawFrame,
-}
-
-impl CaptureFrame {
-    /// A position that rises along each file and never repeats among the merged ones: `file:16 | line:48`.
-    #[must_use]
-    pub fn position(&self) -> u64 {
-        (u64::from(self.file) << 48) | self.line
-    }
 }
 
 #[derive(Deserialize)]
@@ -139,7 +133,9 @@ impl CaptureReader {
             match read {
                 Err(source) => return Err(CaptureError::Unreadable { path: self.path.clone(), source }),
                 Ok(0) => return Ok(false),
-                Ok(LINE_BYTES_MAX) => return Err(CaptureError::LineTooLong { path: self.path.clone(), line: self.line }),
+                Ok(LINE_BYTES_MAX) => {
+                    return Err(CaptureError::LineTooLong { path: self.path.clone(), line: self.line });
+                }
                 Ok(_) if self.buffer.iter().all(u8::is_ascii_whitespace) => {}
                 Ok(_) => return Ok(true),
             }
@@ -173,7 +169,7 @@ impl CaptureReader {
             },
         };
         let frame = RawFrame { ts_ns: line.ts_ns, kind, conn, url: line.url.map(|url| url.as_ref().into()), raw };
-        Ok(CaptureFrame { file: self.file, line: self.line, frame })
+        Ok(CaptureFrame { file: self.file, line: self.line, position: self.line, frame })
     }
 }
 
@@ -192,6 +188,7 @@ impl Iterator for CaptureReader {
 /// Several captures as one, ordered by (receive time, file, line).
 pub struct MergedCaptures {
     heads: Vec<(Option<CaptureFrame>, CaptureReader)>,
+    position: u64,
     identity: String,
 }
 
@@ -208,7 +205,7 @@ impl MergedCaptures {
             let mut reader = CaptureReader::open(path, u16::try_from(file).unwrap_or(u16::MAX))?;
             heads.push((reader.next().transpose()?, reader));
         }
-        Ok(Self { heads, identity: hex(&digest.finalize()) })
+        Ok(Self { heads, position: 0, identity: hex(&digest.finalize()) })
     }
 
     /// The stream's identity: a digest of the files' contents, in their order.
@@ -233,7 +230,8 @@ impl Iterator for MergedCaptures {
             Ok(next) => *head = next,
             Err(error) => return Some(Err(error)),
         }
-        Some(Ok(frame))
+        self.position += 1;
+        Some(Ok(CaptureFrame { position: self.position, ..frame }))
     }
 }
 

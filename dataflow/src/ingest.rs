@@ -18,10 +18,7 @@ use std::{
 };
 use timely::{
     container::CapacityContainerBuilder,
-    dataflow::{
-        Scope, StreamVec,
-        operators::generic::source,
-    },
+    dataflow::{Scope, StreamVec, operators::generic::source},
     scheduling::{Activator, SyncActivator},
 };
 

@@ -137,6 +137,7 @@ impl Lane {
         let mut dirty = std::mem::take(&mut self.dirty);
         dirty.sort_unstable();
         dirty.dedup();
+        out.instruments.reserve(dirty.len());
         for symbol in &dirty {
             self.close_instrument(*symbol, cut, out, quotes);
         }

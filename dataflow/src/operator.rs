@@ -97,7 +97,7 @@ pub(crate) fn lane<'scope>(
     let (quotes_output, quotes) = builder.new_output::<Vec<QuoteRow>>();
     let mut cuts_output = OutputBuilder::<_, CapacityContainerBuilder<Vec<LaneCut>>>::from(cuts_output);
     let mut quotes_output = OutputBuilder::<_, CapacityContainerBuilder<Vec<QuoteRow>>>::from(quotes_output);
-    
+
     builder.build(move |capabilities| {
         // One capability per output, held at the open cut.
         let mut held: Vec<CapabilitySet<u64>> = capabilities.into_iter().map(CapabilitySet::from_elem).collect();

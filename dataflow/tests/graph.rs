@@ -61,7 +61,7 @@ fn run(events: &[(u64, Event)], workers: usize, credit_bytes: u64) -> Published 
 
 fn listing(symbol: u32) -> Listing {
     let venue = if symbol % 2 == 0 { Venue::BinanceSpot } else { Venue::KrakenSpot };
-    Listing { venue, pair: PairId(symbol / 2), epoch: 1 }
+    Listing { venue, pair: PairId(symbol / 2), epoch: 1, block: 1 }
 }
 
 #[derive(Clone, Debug)]
@@ -90,8 +90,9 @@ fn events(steps: Vec<(u64, Step)>) -> Vec<(u64, Event)> {
     let mut ids = [100_u64; INSTRUMENTS as usize];
     let mut now_ns = 1;
     let leg = LegId(0);
-    let mut events: Vec<_> =
-        (0..INSTRUMENTS).map(|symbol| (0, Event::of(SymbolId(symbol), leg, 1, 0, Body::Listing(listing(symbol))))).collect();
+    let mut events: Vec<_> = (0..INSTRUMENTS)
+        .map(|symbol| (0, Event::of(SymbolId(symbol), leg, 1, 0, Body::Listing(listing(symbol)))))
+        .collect();
     let ticks = |rows: Vec<(bool, i64, u64)>| -> Vec<TickChange> {
         let side = |bid| if bid { Side::Bid } else { Side::Ask };
         rows.into_iter().map(|(bid, price, quantity)| TickChange::at(side(bid), price, U256::from(quantity))).collect()
@@ -127,7 +128,8 @@ fn naive_best(cuts: &BTreeMap<(u64, SymbolId), InstrumentCut>) -> Vec<BestChange
     let mut quotes: BTreeMap<SymbolId, (Quote, FeedState, Scale)> = BTreeMap::new();
     let mut held: BTreeMap<PairId, Best> = BTreeMap::new();
     let mut found = Vec::new();
-    let times: Vec<u64> = cuts.keys().map(|(cut, _)| *cut).collect::<std::collections::BTreeSet<_>>().into_iter().collect();
+    let times: Vec<u64> =
+        cuts.keys().map(|(cut, _)| *cut).collect::<std::collections::BTreeSet<_>>().into_iter().collect();
     for cut in times {
         for ((_, symbol), published) in cuts.range((cut, SymbolId(0))..(cut + 1, SymbolId(0))) {
             let entry = quotes.entry(*symbol).or_insert((Quote::default(), FeedState::Syncing, published.scale));
@@ -136,9 +138,9 @@ fn naive_best(cuts: &BTreeMap<(u64, SymbolId), InstrumentCut>) -> Vec<BestChange
             entry.2 = published.scale;
         }
         for pair in (0..INSTRUMENTS / 2).map(PairId) {
-            let candidates = quotes.iter().filter(|(symbol, (_, state, _))| {
-                listing(symbol.0).pair == pair && *state == FeedState::Live
-            });
+            let candidates = quotes
+                .iter()
+                .filter(|(symbol, (_, state, _))| listing(symbol.0).pair == pair && *state == FeedState::Live);
             let best = candidates.fold(Best::default(), |best, (symbol, (quote, _, scale))| {
                 let side = |level| BestSide::of(listing(symbol.0).venue, level, *scale);
                 best.merge(Best { bid: quote.bid.map(side), ask: quote.ask.map(side) })

@@ -297,6 +297,7 @@ impl Book {
         if self.layered {
             self.net_levels(changes);
         } else {
+            changes.reserve(self.touched.len());
             changes.extend(self.touched.iter().filter(|touched| touched.before != touched.now).map(|touched| {
                 let level = Level { tick_index: touched.key.tick_index, quantity: touched.now };
                 LevelChange { side: touched.side, level }
@@ -372,7 +373,16 @@ impl Book {
     /// The best level of each side.
     #[must_use]
     pub fn quote(&self) -> Quote {
-        Quote { bid: self.levels(Side::Bid).next(), ask: self.levels(Side::Ask).next() }
+        Quote { bid: self.best(Side::Bid), ask: self.best(Side::Ask) }
+    }
+
+    fn best(&self, side: Side) -> Option<Level> {
+        if self.layered {
+            return self.levels(side).next();
+        }
+        let book = &self.sides[side_at(side)];
+        let at = book.slots.iter().rposition(|slot| !slot.reserves.is_zero())?;
+        Some(Level { tick_index: side.tick_index(book.ranks[at].price), quantity: book.slots[at].reserves })
     }
 
     /// The worst price that a side is known to, where the venue has more beyond it.
@@ -384,7 +394,12 @@ impl Book {
     /// What is remarkable about the book's shape.
     #[must_use]
     pub fn flags(&self) -> Flags {
-        let quote = self.quote();
+        self.flags_at(self.quote())
+    }
+
+    /// What is remarkable about the book's shape, for one who has its quote already.
+    #[must_use]
+    pub fn flags_at(&self, quote: Quote) -> Flags {
         let exhausted = Side::BOTH.into_iter().any(|side| {
             let best = match side {
                 Side::Bid => quote.bid,

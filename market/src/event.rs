@@ -81,6 +81,8 @@ pub struct Listing {
     pub pair: PairId,
     /// The epoch that its first book opens in.
     pub epoch: u64,
+    /// Where its new epochs are taken from: the block that is reserved for this start.
+    pub block: u64,
 }
 
 /// The kinds of event.

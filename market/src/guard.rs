@@ -24,6 +24,8 @@ pub struct Limits {
     pub refetch_ns_min: u64,
     /// Longest such pause, in nanoseconds.
     pub refetch_ns_max: u64,
+    /// How long nothing but ids below the shown version may come before the venue counts as restarted, in nanoseconds.
+    pub restart_ns: u64,
 }
 
 impl Default for Limits {
@@ -34,6 +36,7 @@ impl Default for Limits {
             held_bytes_max: 4 << 20,
             refetch_ns_min: 250_000_000,
             refetch_ns_max: 30_000_000_000,
+            restart_ns: 10_000_000_000,
         }
     }
 }
@@ -131,6 +134,8 @@ enum Phase<S> {
 pub struct Guard<S, D> {
     limits: Limits,
     epoch: u64,
+    /// A new epoch is this one at the least: the first of the block that is reserved for this start.
+    block: u64,
     /// Version of the shown book.
     shown: Option<Version>,
     phase: Phase<S>,
@@ -142,6 +147,8 @@ pub struct Guard<S, D> {
     held_bytes: u64,
     hole_since_ns: Option<u64>,
     recent: VecDeque<u64>,
+    /// Since when nothing but ids below the shown version came.
+    below_since_ns: Option<u64>,
     /// Last id seen per leg, to notice that it went backwards on one connection.
     legs: Vec<(LegId, u64)>,
     attempts: u32,
@@ -150,12 +157,13 @@ pub struct Guard<S, D> {
 }
 
 impl<S, D> Guard<S, D> {
-    /// A guard whose first book opens in `epoch`.
+    /// A guard whose first book opens in `epoch`, and whose new epochs are taken from `block` on.
     #[must_use]
-    pub fn new(limits: Limits, epoch: u64) -> Self {
+    pub fn new(limits: Limits, epoch: u64, block: u64) -> Self {
         Self {
             limits,
             epoch,
+            block,
             shown: None,
             phase: Phase::Waiting,
             bump: false,
@@ -164,6 +172,7 @@ impl<S, D> Guard<S, D> {
             held_bytes: 0,
             hole_since_ns: None,
             recent: VecDeque::new(),
+            below_since_ns: None,
             legs: Vec::new(),
             attempts: 0,
             refetch_at_ns: None,
@@ -292,7 +301,10 @@ impl<S, D> Guard<S, D> {
         if self.fresh {
             return Offer::Covered;
         }
-        if !backwards {
+        // Ids that go back on one connection have restarted. So have ids that a new connection brings if nothing else
+        // comes for long; a leg that merely lags is overtaken by the other before.
+        let since_ns = *self.below_since_ns.get_or_insert(now_ns);
+        if !backwards && now_ns < since_ns.saturating_add(self.limits.restart_ns) {
             return Offer::Regression;
         }
         self.counts.resets += 1;
@@ -310,6 +322,7 @@ impl<S, D> Guard<S, D> {
     fn apply(&mut self, version: Version) -> Offer {
         self.shown = Some(version);
         self.fresh = false;
+        self.below_since_ns = None;
         if self.recent.len() == RECENT_MAX {
             self.recent.pop_front();
         }
@@ -434,7 +447,7 @@ impl<S, D> Guard<S, D> {
 
     fn replace(&mut self, seq: u64, payload: S) -> (Version, S) {
         if self.bump {
-            self.epoch = self.epoch.saturating_add(1);
+            self.epoch = self.next_epoch();
             self.bump = false;
         }
         if self.shown.is_some() && !matches!(self.phase, Phase::Live) {
@@ -445,6 +458,7 @@ impl<S, D> Guard<S, D> {
         self.phase = Phase::Live;
         self.fresh = true;
         self.recent.clear();
+        self.below_since_ns = None;
         self.attempts = 0;
         self.refetch_at_ns = None;
         self.hole_since_ns = None;
@@ -502,9 +516,13 @@ impl<S, D> Guard<S, D> {
 
     /// A rebuilt book has the shown version but other content: the same place in a new epoch.
     pub fn diverged(&mut self) -> Option<Version> {
-        self.epoch = self.epoch.saturating_add(1);
+        self.epoch = self.next_epoch();
         self.shown = self.shown.map(|shown| Version::new(self.epoch, shown.seq));
         self.shown
+    }
+
+    fn next_epoch(&self) -> u64 {
+        self.epoch.saturating_add(1).max(self.block)
     }
 
     /// Whether a snapshot should be asked for now; at most one is in flight, and the pauses double up to their cap.

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 /// Finest and coarsest power of ten that a step may have.
 pub const STEP_EXPONENT_LIMIT: i8 = 38;
 
+/// Finest power of ten of a price step: on-chain amounts have 18 decimals, and a price in `i64` leaves no room for more.
+pub const PRICE_EXPONENT_MIN: i8 = -18;
+
 /// The decimal exponents of an instrument's price and quantity steps: a tick index of 5 at -2 is a price of 0.05.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Scale {
@@ -65,9 +68,12 @@ impl Scale {
     /// The scale refined so that both values are multiples of its steps.
     ///
     /// # Errors
-    /// [`ScaleError::OutOfRange`] if a step finer than [`STEP_EXPONENT_LIMIT`] would be needed.
+    /// [`ScaleError::OutOfRange`] if a price step finer than [`PRICE_EXPONENT_MIN`], or a quantity step finer than
+    /// [`STEP_EXPONENT_LIMIT`], would be needed.
     pub fn refined(self, price: &Decimal, quantity: &Decimal) -> Result<Self, ScaleError> {
-        Ok(Self { price: finer(self.price, price)?, quantity: finer(self.quantity, quantity)? })
+        let (price, quantity) =
+            (finer(self.price, price, PRICE_EXPONENT_MIN)?, finer(self.quantity, quantity, -STEP_EXPONENT_LIMIT)?);
+        Ok(Self { price, quantity })
     }
 
     /// The finer of two scales, step by step.
@@ -149,12 +155,12 @@ fn in_steps(value: &Decimal, step: i8) -> Result<U256, ScaleError> {
     value.digits().checked_mul(power).ok_or(ScaleError::OutOfRange)
 }
 
-fn finer(step: i8, value: &Decimal) -> Result<i8, ScaleError> {
+fn finer(step: i8, value: &Decimal, finest: i8) -> Result<i8, ScaleError> {
     if value.is_zero() {
         return Ok(step);
     }
     let exponent = i8::try_from(value.exponent()).map_err(|_| ScaleError::OutOfRange)?;
-    if exponent < -STEP_EXPONENT_LIMIT {
+    if exponent < finest {
         return Err(ScaleError::OutOfRange);
     }
     Ok(step.min(exponent))

@@ -74,8 +74,7 @@ impl DeadLetters {
             RawPayload::Text(text) => (Some(text.as_str()), None),
             RawPayload::Binary(bytes) => (None, Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())),
         };
-        let letter =
-            Letter { ts_ns: frame.ts_ns.to_string(), conn: &frame.conn, reason: reason.to_string(), raw, hex };
+        let letter = Letter { ts_ns: frame.ts_ns.to_string(), conn: &frame.conn, reason: reason.to_string(), raw, hex };
         let kept = serde_json::to_vec(&letter).map_err(io::Error::from).and_then(|mut line| {
             line.push(b'\n');
             let bytes = u64::try_from(line.len()).unwrap_or(u64::MAX);

@@ -43,11 +43,10 @@ struct Record {
     first: u64,
 }
 
-/// The journal of a data directory.
+/// The journal of a data directory. Processes that share the directory take turns.
 #[derive(Debug)]
 pub struct EpochJournal {
     path: PathBuf,
-    records: Vec<Record>,
 }
 
 impl EpochJournal {
@@ -56,64 +55,78 @@ impl EpochJournal {
     /// # Errors
     /// [`EpochError`]. A last line that a crash cut short is no error: its block was never used.
     pub fn open(data_dir: &Path) -> Result<Self, EpochError> {
-        let path = data_dir.join("epochs.jsonl");
-        let failed = |source| EpochError::Io { path: path.clone(), source };
-        fs::create_dir_all(data_dir).map_err(failed)?;
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self { path, records: Vec::new() }),
-            Err(error) => return Err(failed(error)),
-        };
-        let lines: Vec<String> = BufReader::new(file).lines().collect::<Result<_, _>>().map_err(failed)?;
-        let mut records = Vec::with_capacity(lines.len());
-        for (at, line) in lines.iter().enumerate() {
-            match serde_json::from_str(line) {
-                Ok(record) => records.push(record),
-                Err(_) if at + 1 == lines.len() => {}
-                Err(_) => return Err(EpochError::Damaged { path, line: at + 1 }),
-            }
-        }
-        Ok(Self { path, records })
+        let journal = Self { path: data_dir.join("epochs.jsonl") };
+        fs::create_dir_all(data_dir).map_err(journal.failed())?;
+        journal.read()?;
+        Ok(journal)
     }
 
     /// The first epoch of the identity's block, reserved now if it has none. The block begins at `least` or later.
     ///
     /// # Errors
-    /// [`EpochError::Io`]; nothing is reserved then.
-    pub fn of_identity(&mut self, identity: &str, least: u64) -> Result<u64, EpochError> {
-        match self.records.iter().find(|record| record.identity == identity) {
+    /// [`EpochError`]; nothing is reserved then.
+    pub fn of_identity(&self, identity: &str, least: u64) -> Result<u64, EpochError> {
+        let _turn = self.turn()?;
+        let records = self.read()?;
+        match records.iter().find(|record| record.identity == identity) {
             Some(record) => Ok(record.first),
-            None => self.reserve(identity, least),
+            None => self.reserve(records, identity, least),
         }
     }
 
     /// Reserves a new block for a live run. It begins at `least` or later, and above every block before.
     ///
     /// # Errors
-    /// [`EpochError::Io`]; nothing is reserved then.
-    pub fn next(&mut self, least: u64) -> Result<u64, EpochError> {
-        self.reserve("run", least)
+    /// [`EpochError`]; nothing is reserved then.
+    pub fn next(&self, least: u64) -> Result<u64, EpochError> {
+        let _turn = self.turn()?;
+        self.reserve(self.read()?, "run", least)
     }
 
-    fn reserve(&mut self, identity: &str, least: u64) -> Result<u64, EpochError> {
-        let free = self.records.iter().map(|record| record.first.saturating_add(BLOCK)).max().unwrap_or(1);
-        let record = Record { identity: identity.to_owned(), first: free.max(least) };
-        let first = record.first;
-        self.records.push(record);
-        match self.write() {
-            Ok(()) => Ok(first),
-            Err(source) => {
-                self.records.pop();
-                Err(EpochError::Io { path: self.path.clone(), source })
+    fn failed(&self) -> impl Fn(io::Error) -> EpochError {
+        let path = self.path.clone();
+        move |source| EpochError::Io { path: path.clone(), source }
+    }
+
+    /// Waits for other processes; the turn ends with the file.
+    fn turn(&self) -> Result<File, EpochError> {
+        let lock = OpenOptions::new().create(true).append(true).open(self.path.with_extension("lock"));
+        let lock = lock.map_err(self.failed())?;
+        lock.lock().map_err(self.failed())?;
+        Ok(lock)
+    }
+
+    fn read(&self) -> Result<Vec<Record>, EpochError> {
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(self.failed()(error)),
+        };
+        let lines: Vec<String> = BufReader::new(file).lines().collect::<Result<_, _>>().map_err(self.failed())?;
+        let mut records = Vec::with_capacity(lines.len());
+        for (at, line) in lines.iter().enumerate() {
+            match serde_json::from_str(line) {
+                Ok(record) => records.push(record),
+                Err(_) if at + 1 == lines.len() => {}
+                Err(_) => return Err(EpochError::Damaged { path: self.path.clone(), line: at + 1 }),
             }
         }
+        Ok(records)
+    }
+
+    fn reserve(&self, mut records: Vec<Record>, identity: &str, least: u64) -> Result<u64, EpochError> {
+        let free = records.iter().map(|record| record.first.saturating_add(BLOCK)).max().unwrap_or(1);
+        let first = free.max(least);
+        records.push(Record { identity: identity.to_owned(), first });
+        self.write(&records).map_err(self.failed())?;
+        Ok(first)
     }
 
     /// Writes the whole journal aside and renames it; small, and never half.
-    fn write(&self) -> io::Result<()> {
+    fn write(&self, records: &[Record]) -> io::Result<()> {
         let aside = self.path.with_extension("tmp");
         let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(&aside)?;
-        for record in &self.records {
+        for record in records {
             serde_json::to_writer(&mut file, record)?;
             file.write_all(b"\n")?;
         }
@@ -133,14 +146,27 @@ mod tests {
     #[test]
     fn blocks_never_overlap_and_a_capture_keeps_its_own() {
         let dir = tempfile::tempdir().unwrap();
-        let mut journal = EpochJournal::open(dir.path()).unwrap();
+        let journal = EpochJournal::open(dir.path()).unwrap();
         let run = journal.next(0).unwrap();
         let capture = journal.of_identity("digest", 0).unwrap();
-        let mut reopened = EpochJournal::open(dir.path()).unwrap();
+        let reopened = EpochJournal::open(dir.path()).unwrap();
         assert_eq!(reopened.of_identity("digest", 0).unwrap(), capture);
         let again = reopened.next(capture + 7 * BLOCK).unwrap();
         assert!(run + BLOCK <= capture && capture + 7 * BLOCK <= again);
         assert!(EpochJournal::open(dir.path()).unwrap().next(0).unwrap() >= again + BLOCK);
+    }
+
+    #[test]
+    fn processes_that_share_a_directory_never_get_the_same_block() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path();
+        let reserve = || (0..20).map(|_| EpochJournal::open(path).unwrap().next(0).unwrap()).collect::<Vec<_>>();
+        let mut all: Vec<u64> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(reserve)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        all.sort_unstable();
+        assert!(all.windows(2).all(|pair| pair[0] + BLOCK <= pair[1]), "{all:?}");
     }
 
     #[test]

@@ -365,8 +365,7 @@ impl Close<'_> {
         let holding: Vec<Entry> = held.iter().copied().collect();
         self.blocks.changed(&holding, |block| out.add(block));
         let room = connection.outbox.room().min(SNAPSHOT_BYTES_PER_FRAME);
-        let missing: Vec<Entry> =
-            connection.target.iter().copied().filter(|entry| !held.contains(entry)).collect();
+        let missing: Vec<Entry> = connection.target.iter().copied().filter(|entry| !held.contains(entry)).collect();
         for entry in missing {
             if out.bytes() >= room {
                 break;

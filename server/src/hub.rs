@@ -254,4 +254,3 @@ impl Hub {
         self.config.clock.end_ns(self.next.saturating_sub(1))
     }
 }
-

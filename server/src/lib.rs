@@ -2,8 +2,8 @@
 //!
 //! Never: depended on by another crate of the product; only tests use it.
 
-pub mod config;
 pub mod cli;
+pub mod config;
 pub mod dead_letters;
 pub mod epochs;
 pub mod exit;

@@ -112,7 +112,9 @@ pub fn replay(
     let mut captures = captures.peekable();
     let origin_ns = match captures.peek() {
         Some(Ok(first)) => first.frame.ts_ns,
-        Some(Err(_)) | None => return Err(captures.next().and_then(Result::err).map_or(ReplayError::Empty, Into::into)),
+        Some(Err(_)) | None => {
+            return Err(captures.next().and_then(Result::err).map_or(ReplayError::Empty, Into::into));
+        }
     };
     let clock = CutClock { origin_ns, cut_ns: FRAME_NS };
     let credit = Credit::new(IN_FLIGHT_BYTES);
@@ -208,7 +210,7 @@ impl Source {
             self.pace(started, captured.frame.ts_ns);
             let cut = self.clock.cut_at(captured.frame.ts_ns);
             let fresh = batches.open(cut);
-            let position = captured.position();
+            let position = captured.position;
             let before = batches.events.len();
             let decoded = self.decoder.decode(self.options.venue, &captured.frame, position, &mut batches.events);
             if let Err(reason) = decoded {
@@ -272,4 +274,3 @@ impl Batches {
         }
     }
 }
-

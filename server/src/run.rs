@@ -33,8 +33,10 @@ use dataflow::{
 use foldhash::{HashMap, HashMapExt};
 use market::{Directory, guard::Limits};
 use std::{
+    fs::{File, TryLockError},
     io,
     net::SocketAddr,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -44,6 +46,9 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use tokio::{net::TcpListener, sync::mpsc, sync::oneshot, task::JoinHandle};
+
+/// Locked as long as a server runs on its directory.
+const LOCK_FILE: &str = "sprag.lock";
 
 /// Frames older than this in an outbox are worth nothing to a trader: 64 frames of 40 ms.
 const FRAME_AGE_MS_MAX: u64 = 2_560;
@@ -60,6 +65,12 @@ pub enum RunError {
     /// The data directory.
     #[error("the data directory cannot be used")]
     DataDirectory(#[source] io::Error),
+    /// Another server runs on the data directory.
+    #[error("the data directory {} is in use by another server", directory.display())]
+    InUse {
+        /// The directory.
+        directory: PathBuf,
+    },
     /// The workers.
     #[error(transparent)]
     Workers(#[from] StartError),
@@ -107,6 +118,7 @@ impl RunError {
             Self::Sink(_) | Self::EngineLost | Self::Unfinished => Exit::Store,
             Self::Epochs(_) | Self::DataDirectory(_) => Exit::Input,
             Self::Capture(_) => Exit::Input,
+            Self::InUse { .. } => Exit::DataDirectory,
             Self::NoVenue => Exit::Usage,
             Self::Listen { .. } => Exit::Network,
             Self::Stalled => Exit::Stalled,
@@ -141,7 +153,7 @@ pub async fn run(
     stop: impl Future<Output = ()>,
     started: impl FnOnce(SocketAddr),
 ) -> Result<(), RunError> {
-    std::fs::create_dir_all(&config.data_dir).map_err(RunError::DataDirectory)?;
+    let _held = hold(&config.data_dir)?;
     let address = format!("{}:{}", config.server.host, config.server.port);
     let failed = |source| RunError::Listen { address: address.clone(), source };
     let listener = TcpListener::bind(&address).await.map_err(failed)?;
@@ -184,6 +196,18 @@ pub async fn run(
     pipeline.end(part).await?;
     serving.abort();
     ended
+}
+
+/// Holds the data directory for this process, with or without a store in it; the lock goes with the process.
+fn hold(data_dir: &Path) -> Result<File, RunError> {
+    std::fs::create_dir_all(data_dir).map_err(RunError::DataDirectory)?;
+    let open = File::options().create(true).truncate(false).write(true).open(data_dir.join(LOCK_FILE));
+    let file = open.map_err(RunError::DataDirectory)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(RunError::InUse { directory: data_dir.to_path_buf() }),
+        Err(TryLockError::Error(source)) => Err(RunError::DataDirectory(source)),
+    }
 }
 
 /// Sends the terminals away in steps, so that they do not all come back at once.
@@ -266,7 +290,12 @@ impl Pipeline {
 
         let (control, port) = source::control();
         let directory = Arc::clone(listings.directory());
-        let hub = Hub::new(HubConfig { workers: settings.workers, clock, cuts_per_frame: settings.cuts_per_frame, idle_frames: true });
+        let hub = Hub::new(HubConfig {
+            workers: settings.workers,
+            clock,
+            cuts_per_frame: settings.cuts_per_frame,
+            idle_frames: true,
+        });
         let fanout = Fanout::new(fanout_config(config, generation), Arc::clone(&directory));
         let tape = Tape {
             hub,

@@ -272,8 +272,17 @@ pub fn run(tape: Tape, inputs: &Receiver<TapeInput>) -> TapeEnd {
     let port = tape.store.clone().map(|queue| StorePort { queue, backlog: VecDeque::new(), owed: 0 });
     // 1 us to 60 s with 3 significant figures, as all latencies here.
     let close_lag = Histogram::new_with_bounds(1, 60_000_000, 3).ok();
-    let mut running =
-        Running { tape, port, lanes: LaneCounts::default(), cuts: 0, close_lag, listed: 0, alarmed: false, checked: Instant::now(), inconsistent: 0 };
+    let mut running = Running {
+        tape,
+        port,
+        lanes: LaneCounts::default(),
+        cuts: 0,
+        close_lag,
+        listed: 0,
+        alarmed: false,
+        checked: Instant::now(),
+        inconsistent: 0,
+    };
     let end = running.follow(inputs);
     if running.hand_over() { end } else { TapeEnd::Unfinished }
 }
@@ -445,4 +454,3 @@ fn answer<T>(reply: oneshot::Sender<T>, value: T) {
         tracing::trace!("nobody waits for the answer any longer");
     }
 }
-

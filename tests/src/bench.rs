@@ -87,9 +87,12 @@ pub struct Round {
     pub standing: Standing,
 }
 
+/// Takes batches for one worker.
+type Feed = Box<dyn Fn(Batch) -> Result<(), Ended>>;
+
 /// A way under load: where its events go, and how it ends.
 struct Running {
-    feeds: Vec<Box<dyn Fn(Batch) -> Result<(), Ended>>>,
+    feeds: Vec<Feed>,
     /// The feed of an instrument, modulo the number of feeds.
     place: fn(SymbolId) -> u64,
     join: Box<dyn FnOnce() -> Result<()>>,

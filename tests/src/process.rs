@@ -24,7 +24,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// How often a condition is looked at.
 pub const POLL_EVERY: Duration = Duration::from_millis(10);
 /// Longest wait for an orderly end before the process is killed: the store's own flush is done long before.
-const END_MAX: Duration = Duration::from_secs(20);
+const END_MAX: Duration = Duration::from_secs(30);
 /// What a server says once terminals may connect.
 const UP: &str = "sprag is up: http://";
 

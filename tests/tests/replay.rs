@@ -222,7 +222,7 @@ fn tickers(path: &Path) -> usize {
             Lane::new(LaneConfig { clock, limits: Limits::default(), silent_ns: u64::MAX / 2, admitted: false })
         });
         let mut events = Vec::new();
-        decoder.decode(Venue::BinanceSpot, &captured.frame, captured.position(), &mut events).unwrap();
+        decoder.decode(Venue::BinanceSpot, &captured.frame, captured.position, &mut events).unwrap();
         for event in &events {
             if let market::Body::Delta(delta) = &event.body {
                 let symbol = text.split("\"s\":\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
@@ -238,7 +238,8 @@ fn tickers(path: &Path) -> usize {
         for published in out.instruments {
             let (Some(version), Some(name)) = (published.version, names.get(&published.symbol)) else { continue };
             let key = (name.clone(), version.seq);
-            let last = shown.range((name.clone(), 0)..(name.clone(), u64::MAX)).next_back().map(|(_, best)| best.clone());
+            let last =
+                shown.range((name.clone(), 0)..(name.clone(), u64::MAX)).next_back().map(|(_, best)| best.clone());
             let now = published.quote.map(|quote| best(quote, published.scale)).or(last);
             shown.extend(now.map(|now| (key, now)));
         }
@@ -282,7 +283,8 @@ fn channels_and_legs_are_filters() {
 
 #[test]
 fn two_captures_at_once_are_as_good_as_each_alone() {
-    let files: Vec<PathBuf> = corpus::binance_spot_files().into_iter().filter(|path| path.to_string_lossy().contains("2021")).collect();
+    let files: Vec<PathBuf> =
+        corpus::binance_spot_files().into_iter().filter(|path| path.to_string_lossy().contains("2021")).collect();
     let [first, second] = files.as_slice() else { return println!("corpus absent: skipped the merge") };
     let captures = MergedCaptures::open(&[second.clone(), first.clone()]).unwrap();
     let mut out = Vec::new();

@@ -11,12 +11,12 @@ use crate::{
     venue_feed::{
         Arrival, FeedCounts, Undecodable, VenueFeed, excerpt,
         listings::{Listings, Request},
-        number::{Subject, token},
+        number::{Steps, Subject, token},
         time,
     },
 };
 use foldhash::HashMap;
-use market::{Body, Event, LegId, Scale, SymbolId, Venue, trade::TRADE_ID_BYTES_MAX};
+use market::{Body, Event, LegId, SymbolId, Venue, trade::TRADE_ID_BYTES_MAX};
 use std::sync::Arc;
 
 const VENUE: Venue = Venue::BinanceSpot;
@@ -24,7 +24,7 @@ const VENUE: Venue = Venue::BinanceSpot;
 #[derive(Debug)]
 struct Stream {
     symbol: SymbolId,
-    scale: Scale,
+    steps: Steps,
     /// Which of `trade` and `aggTrade` this instrument's trades are; the first seen, since both tell the same trades.
     trades: Option<TradeKind>,
 }
@@ -57,7 +57,7 @@ impl Feed {
             let request = Request { venue: VENUE, symbol, anchored: true, leg: self.stream_leg, received_ns };
             let (instrument, listing) = self.listings.list(request)?;
             out.push(listing);
-            let stream = Stream { symbol: instrument.id, scale: Scale::default(), trades: None };
+            let stream = Stream { symbol: instrument.id, steps: Steps::default(), trades: None };
             self.streams.insert(symbol.into(), stream);
         }
         self.streams.get_mut(symbol).ok_or_else(|| Undecodable::Symbol { venue: VENUE, symbol: excerpt(symbol) })
@@ -82,7 +82,7 @@ impl Feed {
         let venue_ns = time::from_ms(VENUE, depth.event_ms)?;
         let leg = self.stream_leg;
         let stream = self.stream(&depth.symbol, received_ns, out)?;
-        let delta = book::delta(&depth, &mut stream.scale)?;
+        let delta = book::delta(&depth, &mut stream.steps)?;
         out.push(Event::of(stream.symbol, leg, received_ns, venue_ns, Body::Delta(delta)));
         Ok(())
     }
@@ -108,15 +108,16 @@ impl Feed {
             return Ok(());
         }
         let subject = Subject { venue: VENUE, symbol: &message.symbol };
-        let mut scale = stream.scale;
-        let (tick_index, quantity) = subject.pair(&mut scale, token(message.price), token(message.quantity))?;
+        // A trade's steps are its own: a finer one must not touch the book's.
+        let mut steps = stream.steps;
+        let (tick_index, quantity) = subject.pair(&mut steps, token(message.price), token(message.quantity))?;
         let order = id.and_then(|id| id.parse().ok());
         let (Some(id), Some(order)) = (id, order) else {
             return Err(Undecodable::TradeId { venue: VENUE, symbol: excerpt(&message.symbol) });
         };
         let taker = if message.buyer_made { market::Side::Ask } else { market::Side::Bid };
         let trade = market::Trade { id: id.into(), order, tick_index, quantity, taker, venue_ns };
-        out.push(Event::of(stream.symbol, leg, received_ns, venue_ns, Body::Trade { scale, trade }));
+        out.push(Event::of(stream.symbol, leg, received_ns, venue_ns, Body::Trade { scale: steps.scale(), trade }));
         Ok(())
     }
 
@@ -139,7 +140,7 @@ impl Feed {
         let message: DepthSnapshot<'_> = json(text)?;
         let leg = self.stream_leg;
         let stream = self.stream(&symbol, received_ns, out)?;
-        let snapshot = book::snapshot(&symbol, &message, &mut stream.scale)?;
+        let snapshot = book::snapshot(&symbol, &message, &mut stream.steps)?;
         out.push(Event::of(stream.symbol, leg, received_ns, 0, Body::Snapshot(snapshot)));
         Ok(())
     }

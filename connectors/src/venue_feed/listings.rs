@@ -28,8 +28,8 @@ pub struct Listings {
     assets: HashMap<(Venue, Box<str>), Assets>,
     /// Epochs that instruments reached before, by `venue/symbol`.
     epochs: HashMap<Box<str>, u64>,
-    /// Epoch that a stream without venue ids opens in at the least.
-    synthesized_epoch: u64,
+    /// First epoch of the block that is reserved for this start.
+    block: u64,
 }
 
 impl Listings {
@@ -46,11 +46,11 @@ impl Listings {
         self
     }
 
-    /// Says which epochs instruments reached before, and in which one new synthesized streams open at the least.
+    /// Says which epochs instruments reached before, and the first epoch of the block that is reserved for this start.
     #[must_use]
-    pub fn with_epochs(mut self, epochs: HashMap<Box<str>, u64>, synthesized_epoch: u64) -> Self {
+    pub fn with_epochs(mut self, epochs: HashMap<Box<str>, u64>, block: u64) -> Self {
         self.epochs = epochs;
-        self.synthesized_epoch = synthesized_epoch;
+        self.block = block;
         self
     }
 
@@ -74,9 +74,9 @@ impl Listings {
         let epoch = match (anchored, reached) {
             (true, reached) => reached.unwrap_or(0),
             // A synthesized stream starts anew with each start, so above all that was ever shown.
-            (false, reached) => self.synthesized_epoch.max(reached.map_or(0, |epoch| epoch.saturating_add(1))),
+            (false, reached) => self.block.max(reached.map_or(0, |epoch| epoch.saturating_add(1))),
         };
-        let listing = Listing { venue, pair: instrument.pair, epoch };
+        let listing = Listing { venue, pair: instrument.pair, epoch, block: self.block };
         let event = Event::of(instrument.id, leg, received_ns, 0, Body::Listing(listing));
         Ok((instrument, event))
     }

@@ -3,7 +3,7 @@
 //! Never: a float; a message applied in part because one of its numbers is bad.
 
 use super::{Undecodable, excerpt};
-use market::{Decimal, Scale, ScaleError, Side, TickChange, U256, Venue};
+use market::{Decimal, Scale, ScaleError, Side, TickChange, U256, Venue, quote::Exact};
 use serde_json::value::RawValue;
 
 /// The text of a JSON string or number token, without quotes.
@@ -18,6 +18,32 @@ pub(crate) struct LevelText<'a> {
     pub(crate) side: Side,
     pub(crate) price: &'a str,
     pub(crate) quantity: &'a str,
+}
+
+/// The steps of one instrument's numbers as its feed knows them. They are refined when a number needs it, but never so
+/// far that a price seen before would no longer fit: one absurd number must not make all later ones unreadable.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Steps {
+    scale: Scale,
+    greatest: Option<Exact>,
+}
+
+impl Steps {
+    /// The steps in force.
+    pub(crate) fn scale(&self) -> Scale {
+        self.scale
+    }
+
+    /// These steps, refined to hold both values.
+    fn refined(self, price: &Decimal, quantity: &Decimal) -> Result<Self, ScaleError> {
+        let exponent = i8::try_from(price.exponent()).map_err(|_| ScaleError::OutOfRange)?;
+        let seen = Some(Exact::new(price.digits(), exponent));
+        let refined = Self { scale: self.scale.refined(price, quantity)?, greatest: self.greatest.max(seen) };
+        match refined.greatest {
+            Some(greatest) => refined.scale.price(&greatest.decimal()).map(|_| refined),
+            None => Ok(refined),
+        }
+    }
 }
 
 /// Who is being read, for errors.
@@ -36,23 +62,23 @@ impl Subject<'_> {
         Decimal::parse(text).map_err(|error| self.number(text, error.into()))
     }
 
-    /// A price and a quantity in steps; the scale is refined where they need it.
-    pub(crate) fn pair(self, scale: &mut Scale, price: &str, quantity: &str) -> Result<(i64, U256), Undecodable> {
+    /// A price and a quantity in steps, which are refined where they need it.
+    pub(crate) fn pair(self, steps: &mut Steps, price: &str, quantity: &str) -> Result<(i64, U256), Undecodable> {
         let (price_value, quantity_value) = (self.parse(price)?, self.parse(quantity)?);
-        let refined = scale.refined(&price_value, &quantity_value).map_err(|error| self.number(price, error))?;
-        let tick_index = refined.price(&price_value).map_err(|error| self.number(price, error))?;
-        let steps = refined.quantity(&quantity_value).map_err(|error| self.number(quantity, error))?;
-        *scale = refined;
-        Ok((tick_index, steps))
+        let refined = steps.refined(&price_value, &quantity_value).map_err(|error| self.number(price, error))?;
+        let tick_index = refined.scale.price(&price_value).map_err(|error| self.number(price, error))?;
+        let reserves = refined.scale.quantity(&quantity_value).map_err(|error| self.number(quantity, error))?;
+        *steps = refined;
+        Ok((tick_index, reserves))
     }
 
-    /// All levels of a message, in one scale that holds every one of them.
+    /// All levels of a message, in steps that hold every one of them.
     pub(crate) fn levels<'a>(
         self,
-        scale: &mut Scale,
+        steps: &mut Steps,
         levels: impl Iterator<Item = LevelText<'a>> + Clone,
     ) -> Result<Vec<TickChange>, Undecodable> {
-        let mut refined = *scale;
+        let mut refined = *steps;
         let mut values = Vec::with_capacity(levels.size_hint().0);
         for level in levels.clone() {
             let (price, quantity) = (self.parse(level.price)?, self.parse(level.quantity)?);
@@ -61,11 +87,11 @@ impl Subject<'_> {
         }
         let mut changes = Vec::with_capacity(values.len());
         for (level, (price, quantity)) in levels.zip(&values) {
-            let tick_index = refined.price(price).map_err(|error| self.number(level.price, error))?;
-            let reserves = refined.quantity(quantity).map_err(|error| self.number(level.quantity, error))?;
+            let tick_index = refined.scale.price(price).map_err(|error| self.number(level.price, error))?;
+            let reserves = refined.scale.quantity(quantity).map_err(|error| self.number(level.quantity, error))?;
             changes.push(TickChange::at(level.side, tick_index, reserves));
         }
-        *scale = refined;
+        *steps = refined;
         Ok(changes)
     }
 }
@@ -82,23 +108,36 @@ mod tests {
 
     #[test]
     fn mixed_spellings_are_exact_in_one_scale() {
-        let mut scale = Scale::default();
+        let mut steps = Steps::default();
         let levels = [bid("1.7e-7", "5."), bid("0.0000082", ".5"), bid("1", "0E-8")];
-        let changes = SUBJECT.levels(&mut scale, levels.into_iter()).unwrap();
-        assert_eq!(scale, Scale { price: -8, quantity: -1 });
+        let changes = SUBJECT.levels(&mut steps, levels.into_iter()).unwrap();
+        assert_eq!(steps.scale(), Scale { price: -8, quantity: -1 });
         let prices: Vec<_> = changes.iter().map(|change| change.key.tick_index).collect();
         assert_eq!(prices, [17, 820, 100_000_000]);
         assert!(changes[2].reserves.is_zero());
     }
 
     #[test]
-    fn one_bad_number_refuses_the_message_and_leaves_the_scale() {
-        for bad in ["NaN", "Infinity", "", "null", "abc", "-1", "1e60", "92233720368547758080"] {
-            let mut scale = Scale { price: -2, quantity: -2 };
+    fn one_bad_number_refuses_the_message_and_leaves_the_steps() {
+        let bad = ["NaN", "Infinity", "", "null", "abc", "-1", "1e60", "92233720368547758080", "1e-30"];
+        for bad in bad {
+            let mut steps = Steps::default();
+            SUBJECT.levels(&mut steps, [bid("1.23", "0.01")].into_iter()).unwrap();
             let levels = [bid("1.2345", "1"), bid(bad, "1")];
-            let error = SUBJECT.levels(&mut scale, levels.into_iter()).unwrap_err();
+            let error = SUBJECT.levels(&mut steps, levels.into_iter()).unwrap_err();
             assert!(matches!(error, Undecodable::Number { .. }), "{bad}: {error}");
-            assert_eq!(scale, Scale { price: -2, quantity: -2 }, "{bad}");
+            assert_eq!(steps.scale(), Scale { price: -2, quantity: -2 }, "{bad}");
         }
+    }
+
+    #[test]
+    fn one_absurd_price_does_not_make_the_others_unreadable() {
+        let mut steps = Steps::default();
+        SUBJECT.levels(&mut steps, [bid("61737.63", "1")].into_iter()).unwrap();
+        assert!(SUBJECT.levels(&mut steps, [bid("1e-18", "1")].into_iter()).is_err());
+        assert!(SUBJECT.pair(&mut steps, "0.00000000000000001", "1").is_err());
+        assert_eq!(SUBJECT.pair(&mut steps, "61737.64", "1").unwrap().0, 6_173_764);
+        let mut fresh = Steps::default();
+        assert!(SUBJECT.levels(&mut fresh, [bid("1e-30", "1")].into_iter()).is_err(), "not even as the first");
     }
 }

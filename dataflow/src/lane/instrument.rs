@@ -62,7 +62,7 @@ impl Instrument {
         Self {
             symbol,
             listing,
-            guard: Guard::new(config.limits, listing.epoch),
+            guard: Guard::new(config.limits, listing.epoch, listing.block),
             guard_counts: Counts::default(),
             book: Book::default(),
             trades: TradeGuard::default(),
@@ -316,7 +316,8 @@ impl Instrument {
     pub(super) fn publish(&mut self, stale: bool, now_ns: u64, counts: &mut LaneCounts) -> Option<InstrumentCut> {
         let mut changes = Vec::new();
         self.book.close_cut(&mut changes);
-        let flags = self.book.flags();
+        let quote = self.book.quote();
+        let flags = self.book.flags_at(quote);
         if flags.exhausted {
             self.guard.refresh(now_ns);
         }
@@ -326,12 +327,12 @@ impl Instrument {
         };
         let feed = Feed { state, flags };
         let version = self.content;
-        let quote = self.book.quote();
         self.count_guard(counts);
         let book = self.book_cut(version, changes);
-        let best = self.candidate(quote, state);
-        let before =
-            std::mem::replace(&mut self.published, Published { version, quote, feed: Some(feed), best });
+        let before = &self.published;
+        let same = quote == before.quote && before.feed.is_some_and(|feed| feed.state == state) && !self.replaced;
+        let best = if same { before.best } else { self.candidate(quote, feed) };
+        let before = std::mem::replace(&mut self.published, Published { version, quote, feed: Some(feed), best });
         self.quote_before = before.best;
         let cut = InstrumentCut {
             symbol: self.symbol,
@@ -370,12 +371,13 @@ impl Instrument {
         }
     }
 
-    /// What the instrument offers for its pair's best: nothing unless it is live.
-    fn candidate(&self, quote: Quote, state: FeedState) -> Option<Best> {
+    /// What the instrument offers for its pair's best: nothing unless it is live and known at its top.
+    fn candidate(&self, quote: Quote, feed: Feed) -> Option<Best> {
         let (venue, scale) = (self.listing.venue, self.book.scale());
         let side = |level| BestSide::of(venue, level, scale);
         let best = Best { bid: quote.bid.map(side), ask: quote.ask.map(side) };
-        (state == FeedState::Live && best != Best::default()).then_some(best)
+        let known = feed.state == FeedState::Live && !feed.flags.exhausted;
+        (known && best != Best::default()).then_some(best)
     }
 
     /// The pair's candidate of this instrument, if the last publication changed it.

@@ -65,7 +65,7 @@ impl Tape {
 
     fn list(&mut self, symbol: u32) {
         let venue = if symbol == 0 { Venue::BinanceSpot } else { Venue::KrakenSpot };
-        self.take(0, symbol, Body::Listing(Listing { venue, pair: PairId(0), epoch: 0 }));
+        self.take(0, symbol, Body::Listing(Listing { venue, pair: PairId(0), epoch: 0, block: 0 }));
     }
 
     fn delta(&mut self, ms: u64, symbol: u32, ids: (u64, u64), changes: &[TickChange]) {
@@ -193,7 +193,10 @@ fn a_hole_marks_one_instrument_and_never_the_other() {
         tape.delta(ms, 1, (id, id), &[bid(50, id)]);
     }
     tape.until(700);
-    assert_eq!((tape.lane.state(SymbolId(0)), tape.lane.state(SymbolId(1))), (Some(FeedState::Gapped), Some(FeedState::Live)));
+    assert_eq!(
+        (tape.lane.state(SymbolId(0)), tape.lane.state(SymbolId(1))),
+        (Some(FeedState::Gapped), Some(FeedState::Live))
+    );
     assert_eq!(tape.states(0), [FeedState::Gapped]);
     assert_eq!((tape.counts.gaps, tape.counts.applied), (1, 1 + 29), "{:?}", tape.counts);
     let gapped: Vec<_> = tape.published.iter().filter(|(_, cut)| cut.symbol == SymbolId(0)).collect();
@@ -204,7 +207,8 @@ fn a_hole_marks_one_instrument_and_never_the_other() {
     tape.until(760);
     let recovered = tape.published.iter().rev().find(|(_, cut)| cut.symbol == SymbolId(0)).expect("not published");
     assert_eq!(recovered.1.version, Some(Version::new(0, 105)));
-    let deaths = recovered.1.admitted.iter().flat_map(|admitted| &admitted.changes).filter(|change| change.reserves.is_zero());
+    let deaths =
+        recovered.1.admitted.iter().flat_map(|admitted| &admitted.changes).filter(|change| change.reserves.is_zero());
     assert_eq!(deaths.count(), 3, "what the snapshot lacks dies in the history too");
 }
 

@@ -18,7 +18,7 @@ struct Tape {
 
 impl Tape {
     fn new() -> Self {
-        Self { guard: Guard::new(Limits::default(), 0), shown: Vec::new(), now_ns: 0, content: None }
+        Self { guard: Guard::new(Limits::default(), 0, 0), shown: Vec::new(), now_ns: 0, content: None }
     }
 
     fn delta(&mut self, leg: LegId, first: u64, last: u64) -> Offer {
@@ -212,6 +212,32 @@ fn ids_that_restart_on_one_connection_open_a_new_epoch() {
 }
 
 #[test]
+fn ids_that_a_new_connection_brings_below_the_shown_ones_count_as_restarted_after_a_while() {
+    let mut tape = live_at(1_000);
+    tape.guard.block = 50;
+    for id in 1..=100 {
+        assert_eq!(tape.delta(B, id, id), Offer::Regression);
+        assert_eq!(tape.snapshot(id), Err(Refusal::Older));
+        tape.after(100);
+    }
+    assert_eq!(tape.delta(B, 101, 101), Offer::Hold);
+    assert_eq!((tape.guard.state(), tape.guard.counts().resets), (FeedState::Gapped, 1));
+    assert_eq!(tape.snapshot(100), Ok(true));
+    assert_eq!(tape.shown.last(), Some(&Version::new(50, 101)), "the epoch is one of the reserved block");
+}
+
+#[test]
+fn a_leg_that_lags_behind_the_other_restarts_nothing() {
+    let mut tape = live_at(1_000);
+    for id in 1_001..1_400 {
+        tape.delta(A, id, id);
+        assert_ne!(tape.delta(B, id - 900, id - 900), Offer::Hold);
+        tape.after(100);
+    }
+    assert_eq!(tape.guard.counts(), Counts::default());
+}
+
+#[test]
 fn an_overflowing_buffer_is_a_gap_and_never_applied_in_part() {
     let mut tape = Tape::new();
     tape.guard.limits.held_bytes_max = 1_000 * 100;
@@ -260,7 +286,7 @@ fn a_refresh_asks_for_a_snapshot_while_the_book_goes_on() {
 
 #[test]
 fn a_synthesized_stream_opens_an_epoch_at_each_start() {
-    let mut guard: Guard<(), ()> = Guard::new(Limits::default(), 7);
+    let mut guard: Guard<(), ()> = Guard::new(Limits::default(), 7, 7);
     assert_eq!(guard.offer(0, A, Sequence::Arrival(3)), Offer::Unanchored);
     assert_eq!(guard.offer_snapshot(0, Sequence::Arrival(4), ()), Ok(Some((Version::new(7, 4), ()))));
     assert_eq!(guard.offer(0, A, Sequence::Arrival(9)), Offer::Apply(Version::new(7, 9)));

@@ -121,7 +121,7 @@ fn with_store(
     let store = runtime.block_on(Store::open(config, Sharing::Join)).map_err(store_failed)?;
     let (_, greatest) = runtime.block_on(store.epochs()).map_err(store_failed)?;
     let epoch = EpochJournal::open(&config.data_dir)
-        .and_then(|mut journal| journal.of_identity(captures.identity(), greatest.saturating_add(1)))
+        .and_then(|journal| journal.of_identity(captures.identity(), greatest.saturating_add(1)))
         .map_err(|error| Failure::new(Exit::Input, error))?;
     let directory = Arc::new(Directory::default());
     let listings: Listings = run::listings(config, &directory).with_epochs(HashMap::new(), epoch);
@@ -172,5 +172,8 @@ fn print_summary(summary: &ReplaySummary) {
         );
     }
     eprintln!("lanes: {}", lanes.join(", "));
-    eprintln!("{} capture lines, {} lines written, {} dead letters", summary.frames, summary.lines, summary.dead_letters);
+    eprintln!(
+        "{} capture lines, {} lines written, {} dead letters",
+        summary.frames, summary.lines, summary.dead_letters
+    );
 }

@@ -25,8 +25,7 @@ pub(super) fn sql(args: &SqlArgs) -> Result<(), Failure> {
     let config = args.settings.load(Vec::new())?;
     start_log(&config.log.quiet())?;
     runtime()?.block_on(async {
-        let store =
-            Store::connect(&config, Sharing::Join).await.map_err(|error| Failure::new(error.exit(), error))?;
+        let store = Store::connect(&config, Sharing::Join).await.map_err(|error| Failure::new(error.exit(), error))?;
         let asked = ask(&store, args).await;
         store.close().await;
         asked

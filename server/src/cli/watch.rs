@@ -95,7 +95,8 @@ fn picture(terminal: &Terminal, args: &WatchArgs, trouble: &str) -> Vec<Row> {
         Link::Silent => "silent",
         Link::Down => "disconnected",
     };
-    let simulated = if session.hello().is_some_and(|hello| hello.simulated) { ", simulated or replayed data" } else { "" };
+    let simulated =
+        if session.hello().is_some_and(|hello| hello.simulated) { ", simulated or replayed data" } else { "" };
     let mut rows = vec![(None, format!("{}: {link}{simulated}  {trouble}", args.url))];
     let names: Vec<&str> = session.instruments().collect();
     let views = names.iter().filter_map(|name| session.view(name, now_ms)).filter(|view| view.book.is_some());

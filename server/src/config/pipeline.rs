@@ -20,7 +20,8 @@ pub struct Pipeline {
     pub in_flight_bytes: usize,
     /// Milliseconds of cut time that updates wait behind a hole; 0 to 60,000. Then the instrument is GAPPED.
     pub hole_ms: u64,
-    /// Milliseconds of cut time that a snapshot waits for the deltas that bridge it; 0 to 60,000. Then it is refetched.
+    /// Milliseconds of cut time that a snapshot waits for a delta that bridges it; 0 to 60,000. Then it is shown without,
+    /// unless a delta contradicted it.
     pub bridge_ms: u64,
     /// Bytes of updates held behind a hole, per instrument; 4,096 to 1,073,741,824. Then the instrument is GAPPED.
     pub held_bytes: usize,

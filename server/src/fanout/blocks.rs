@@ -8,9 +8,7 @@ use bytes::Bytes;
 use dataflow::cut::BookCut;
 use foldhash::HashMap;
 use market::{PairId, Scale, Side, SymbolId, Trade};
-use wire::{
-    BestBlock, Block, BookDelta, BookSnapshot, Channel, QuoteBlock, StatusBlock, TradesBlock, encode_block,
-};
+use wire::{BestBlock, Block, BookDelta, BookSnapshot, Channel, QuoteBlock, StatusBlock, TradesBlock, encode_block};
 
 /// Encoded blocks: of the frame at hand by entry, and of whole books by instrument.
 #[derive(Debug, Default)]
@@ -70,7 +68,8 @@ impl Blocks {
             target.iter().filter_map(|entry| self.changed.get(entry)).flatten().for_each(|block| take(block));
             return;
         }
-        let mut entries: Vec<_> = self.changed.iter().filter(|(entry, _)| target.binary_search(entry).is_ok()).collect();
+        let mut entries: Vec<_> =
+            self.changed.iter().filter(|(entry, _)| target.binary_search(entry).is_ok()).collect();
         entries.sort_unstable_by_key(|(entry, _)| **entry);
         entries.into_iter().flat_map(|(_, blocks)| blocks).for_each(|block| take(block));
     }
@@ -104,7 +103,8 @@ impl Blocks {
                 }
             }
             Channel::Quote => {
-                let (version, scale) = (version.unwrap_or_default(), instrument.map_or_else(unit, HubInstrument::scale));
+                let (version, scale) =
+                    (version.unwrap_or_default(), instrument.map_or_else(unit, HubInstrument::scale));
                 let quote = instrument.map(HubInstrument::quote).unwrap_or_default();
                 let block = Block::Quote(QuoteBlock { id, version, scale, quote, feed, age_ms });
                 encode(&block, counts).iter().for_each(|block| take(block));

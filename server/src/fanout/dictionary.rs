@@ -40,11 +40,7 @@ impl Told {
     }
 }
 
-fn messages(
-    generation: u64,
-    pairs: &[DictionaryPair],
-    instruments: &[DictionaryInstrument],
-) -> Vec<Dictionary> {
+fn messages(generation: u64, pairs: &[DictionaryPair], instruments: &[DictionaryInstrument]) -> Vec<Dictionary> {
     let of_pairs = pairs.chunks(ENTRIES_PER_MESSAGE).map(|pairs| Dictionary {
         generation,
         instruments: Vec::new(),

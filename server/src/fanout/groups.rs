@@ -29,7 +29,9 @@ pub(super) struct Groups {
 /// Order-independent hash of a set: two sums of the entries' hashes, 128 bits in all.
 fn signature(entries: &[Entry]) -> u128 {
     let (one, other) = (FixedState::with_seed(1), FixedState::with_seed(2));
-    let add = |(a, b): (u64, u64), entry: &Entry| (a.wrapping_add(one.hash_one(entry)), b.wrapping_add(other.hash_one(entry)));
+    let add = |(a, b): (u64, u64), entry: &Entry| {
+        (a.wrapping_add(one.hash_one(entry)), b.wrapping_add(other.hash_one(entry)))
+    };
     let (high, low) = entries.iter().fold((0_u64, 0_u64), add);
     (u128::from(high) << 64) | u128::from(low)
 }
@@ -49,7 +51,13 @@ impl Groups {
     }
 
     /// Adds a terminal to the group of a set; without a phase it gets the one that the set hashes to.
-    pub(super) fn join(&mut self, target: Arc<[Entry]>, phase: Option<u64>, id: ConnectionId, hub: &mut Hub) -> GroupKey {
+    pub(super) fn join(
+        &mut self,
+        target: Arc<[Entry]>,
+        phase: Option<u64>,
+        id: ConnectionId,
+        hub: &mut Hub,
+    ) -> GroupKey {
         let signature = signature(&target);
         let spread = u64::try_from(signature % u128::from(self.phases)).unwrap_or(0);
         let key = GroupKey { signature, phase: phase.unwrap_or(spread) };

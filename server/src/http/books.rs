@@ -51,13 +51,7 @@ pub(super) async fn book(
     }
 }
 
-fn answer(
-    instrument: &str,
-    book: &HubInstrument,
-    now_ns: u64,
-    depth: Option<usize>,
-    headers: &HeaderMap,
-) -> Response {
+fn answer(instrument: &str, book: &HubInstrument, now_ns: u64, depth: Option<usize>, headers: &HeaderMap) -> Response {
     let cut_off = depth.map(|depth| format!("-{depth}")).unwrap_or_default();
     let tag = book.version().map(|version| format!("\"{version}{cut_off}\""));
     let asked = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
@@ -67,9 +61,8 @@ fn answer(
     }
     let feed = book.feed();
     let rows = |side: Side| {
-        let row = |level: Level| {
-            [book.scale().price_text(level.tick_index), book.scale().quantity_text(level.quantity)]
-        };
+        let row =
+            |level: Level| [book.scale().price_text(level.tick_index), book.scale().quantity_text(level.quantity)];
         book.levels(side).take(depth.unwrap_or(usize::MAX)).map(row).collect()
     };
     let body = BookBody {

@@ -84,9 +84,7 @@ impl Pending {
                 asks: instrument.levels(Side::Ask).collect(),
                 horizon: instrument.horizon(),
             },
-            (Some(base), Some(version)) if base != version => {
-                BookCut::Delta { base, changes: self.net(instrument) }
-            }
+            (Some(base), Some(version)) if base != version => BookCut::Delta { base, changes: self.net(instrument) },
             _ => BookCut::Unchanged,
         };
         Update {
@@ -135,11 +133,7 @@ impl Phase {
         self.best.insert(pair);
     }
 
-    pub(super) fn close<'hub>(
-        &mut self,
-        find: impl Fn(SymbolId) -> Option<&'hub HubInstrument>,
-        frame: &mut Frame,
-    ) {
+    pub(super) fn close<'hub>(&mut self, find: impl Fn(SymbolId) -> Option<&'hub HubInstrument>, frame: &mut Frame) {
         let capacity = self.pending.capacity();
         let pending = std::mem::replace(&mut self.pending, HashMap::with_capacity(capacity.min(4_096)));
         let closed = pending.into_iter().filter_map(|(symbol, pending)| find(symbol).map(|found| pending.close(found)));

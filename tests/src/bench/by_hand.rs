@@ -3,7 +3,7 @@
 //!
 //! Never: less output than the graph gives.
 
-use super::{Running, market::place, marks::Marks, unix_ns};
+use super::{Feed, Running, market::place, marks::Marks, unix_ns};
 use anyhow::{Result, anyhow};
 use dataflow::{
     clock::CutClock,
@@ -25,13 +25,16 @@ use std::{
 /// Batches waiting for one lane, as in the graph's feeds.
 const BATCHES_QUEUED_MAX: usize = 64;
 
+/// Batches taken between two looks at the clock, as ingest's turn in the graph: under load both have cuts of one size.
+const BATCHES_PER_TURN: usize = 32;
+
 pub(super) fn start(
     config: LaneConfig,
     lanes: usize,
     marks: &Arc<Marks>,
     hub: Sender<SinkMessage>,
 ) -> Result<(Option<Arc<Credit>>, Running)> {
-    let mut feeds: Vec<Box<dyn Fn(Batch) -> Result<(), Ended>>> = Vec::new();
+    let mut feeds: Vec<Feed> = Vec::new();
     let mut threads = Vec::new();
     for worker in 0..lanes {
         let (sender, batches) = sync_channel::<Batch>(BATCHES_QUEUED_MAX);
@@ -41,9 +44,7 @@ pub(super) fn start(
         feeds.push(Box::new(move |batch| sender.send(batch).map_err(|_| Ended)));
     }
     drop(hub);
-    let join = move || {
-        threads.into_iter().try_for_each(|lane| lane.join().map_err(|_| anyhow!("a lane broke")))
-    };
+    let join = move || threads.into_iter().try_for_each(|lane| lane.join().map_err(|_| anyhow!("a lane broke")));
     // Instruments of one pair share a lane, so that its best is kept in one place.
     Ok((None, Running { feeds, place: |symbol| u64::from(place(symbol.0).1.0), join: Box::new(join) }))
 }
@@ -76,13 +77,18 @@ impl ByHand {
             let rest = self.clock.end_ns(cut).saturating_sub(now_ns);
             match batches.recv_timeout(Duration::from_nanos(rest)) {
                 Ok(batch) => {
-                    self.worked = true;
-                    batch.events.into_iter().for_each(|event| self.lane.take(event));
+                    self.take(batch);
+                    batches.try_iter().take(BATCHES_PER_TURN - 1).for_each(|batch| self.take(batch));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return self.close(u64::MAX),
             }
         }
+    }
+
+    fn take(&mut self, batch: Batch) {
+        self.worked = true;
+        batch.events.into_iter().for_each(|event| self.lane.take(event));
     }
 
     /// Closes the open cut if something came or is due, and opens another.

@@ -2,11 +2,11 @@
 //!
 //! Never: anything between its feeds and its sink that a live run has not.
 
-use super::{Running, marks::Marks, unix_ns};
+use super::{Feed, Running, marks::Marks, unix_ns};
 use anyhow::{Context, Result, anyhow};
 use dataflow::{
     graph::GraphConfig,
-    ingest::{Batch, Credit, Ended, FeedSender, IngestConfig, Pace, feed},
+    ingest::{Credit, FeedSender, IngestConfig, Pace, feed},
     lane::LaneConfig,
     sink::SinkMessage,
 };
@@ -42,6 +42,6 @@ pub(super) fn start(
     Ok((Some(credit), running))
 }
 
-fn boxed(sender: FeedSender) -> Box<dyn Fn(Batch) -> Result<(), Ended>> {
+fn boxed(sender: FeedSender) -> Feed {
     Box::new(move |batch| sender.send(batch))
 }

@@ -97,7 +97,7 @@ impl Market {
         for symbol in 0..u32::try_from(self.ids.len())? {
             self.received_ns = unix_ns();
             let (venue, pair) = place(symbol);
-            give(self.event(symbol, LEAD, Body::Listing(Listing { venue, pair, epoch: 1 })))?;
+            give(self.event(symbol, LEAD, Body::Listing(Listing { venue, pair, epoch: 1, block: 1 })))?;
             let levels = self.levels;
             let ticks = Side::BOTH.into_iter().flat_map(|side| (0..levels).map(move |depth| (side, depth)));
             let ticks = ticks.map(|(side, depth)| self.change(symbol, side, depth)).collect();

@@ -8,10 +8,10 @@ use serde::Serialize;
 use std::fmt;
 
 /// Goal: processor time through the graph over processor time by hand, at the most.
-pub const RATIO_GOAL: f64 = 1.15;
+pub(super) const RATIO_GOAL: f64 = 1.15;
 
 /// Goal: updates per second of one worker, at the least.
-pub const RATE_GOAL: f64 = 1_000_000.0;
+pub(super) const RATE_GOAL: f64 = 1_000_000.0;
 
 /// The figures of all rounds.
 #[derive(Clone, Debug)]
@@ -36,7 +36,11 @@ impl Spread {
         values.sort_unstable_by(f64::total_cmp);
         let at = |at: usize| values.get(at).copied().unwrap_or_default();
         let middle = values.len() / 2;
-        let median = if values.len().is_multiple_of(2) { f64::midpoint(at(middle.saturating_sub(1)), at(middle)) } else { at(middle) };
+        let median = if values.len().is_multiple_of(2) {
+            f64::midpoint(at(middle.saturating_sub(1)), at(middle))
+        } else {
+            at(middle)
+        };
         Self { median, min: at(0), max: at(values.len().saturating_sub(1)) }
     }
 }

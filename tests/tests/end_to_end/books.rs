@@ -8,7 +8,7 @@ use connectors::{
     clickhouse::{StoreAddress, StoredTick, read},
     raw::RawPayload,
 };
-use market::{Directory, Scale, Side, Venue};
+use market::{Directory, Scale, Side, Venue, Version};
 use serde_json::Value;
 use sprag_tests::{
     process::{self, Server},
@@ -70,9 +70,9 @@ pub(crate) fn over_http(server: &Server, instrument: &str) -> Result<Value> {
 }
 
 /// Epoch and sequence of a `/v1/books` body.
-pub(crate) fn version(body: &Value) -> Result<market::Version> {
+pub(crate) fn version(body: &Value) -> Result<Version> {
     let seq = body["seq"].as_str().context("a book without version")?;
-    Ok(market::Version::new(body["epoch"].as_u64().context("no epoch")?, seq.parse()?))
+    Ok(Version::new(body["epoch"].as_u64().context("no epoch")?, seq.parse()?))
 }
 
 /// The engine of a running server.
@@ -82,16 +82,18 @@ pub(crate) fn store_of(data_dir: &Path) -> Result<StoreAddress> {
     Ok(StoreAddress { url, database: "sprag".to_owned(), user: None, password: None })
 }
 
-/// The live book of an instrument in the store, and the greatest version of its ticks.
-pub(crate) async fn stored(address: &StoreAddress, venue: Venue, listed: &Value) -> Result<(Book, u128)> {
+/// The greatest version of each symbol in the store.
+pub(crate) async fn stored_versions(address: &StoreAddress) -> Result<BTreeMap<String, Version>> {
+    let versions = read::instrument_versions(&address.client()).await?;
+    Ok(versions.into_iter().map(|stored| (stored.symbol.clone(), stored.version())).collect())
+}
+
+/// The live book of an instrument in the store.
+pub(crate) async fn stored(address: &StoreAddress, venue: Venue, listed: &Value) -> Result<Book> {
     let text = |name: &str| listed[name].as_str().with_context(|| format!("no {name} in {listed}"));
     let instrument: Arc<market::Instrument> =
         Directory::default().intern(venue, text("symbol")?, text("asset_0")?, text("asset_1")?)?;
-    let client = address.client();
-    let ticks = read::book(&client, &instrument).await?;
-    let versions = read::instrument_versions(&client).await?;
-    let version = versions.iter().find(|stored| stored.symbol == *instrument.symbol).map_or(0, |found| found.version);
-    Ok((of_store(ticks), version))
+    Ok(of_store(read::book(&address.client(), &instrument).await?))
 }
 
 /// Rows of `sprag sql`, one JSON object each.

@@ -3,17 +3,20 @@
 //! Never: a comparison while the capture still runs.
 
 use crate::{
-    books::{self, asked, frames, of_json, of_receiver, of_reference, over_http, store_of, stored, version},
+    books::{
+        self, asked, frames, of_json, of_receiver, of_reference, over_http, store_of, stored, stored_versions, version,
+    },
     watcher::{Watcher, all_of},
 };
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use connectors::clickhouse::StoreAddress;
 use market::{Venue, Version};
 use sprag_tests::{
     corpus,
-    process::{Server, until},
+    process::{PATIENCE, Server, until},
     reference::{self, Reconstruction},
 };
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Instant};
 use wire::Channel;
 
 const SPEED: &str = "20";
@@ -56,7 +59,7 @@ async fn everything_agrees(name: &str, venue: Venue) -> Result<()> {
         move || ended(&server, &expected, venue)
     });
     let finals: Vec<(String, Version)> = tokio::select! {
-        ended = watcher.to_the_end() => anyhow::bail!("the connection ended: {:?}", ended?),
+        ended = watcher.follow() => anyhow::bail!("the connection ended: {:?}", ended?),
         finals = served => finals??,
     };
     let reached = |watcher: &Watcher| finals.iter().all(|(name, version)| watcher.shown(name) == Some(*version));
@@ -83,7 +86,7 @@ fn ended(server: &Server, expected: &Expected, venue: Venue) -> Result<Vec<(Stri
             let name = format!("{venue}/{symbol}");
             let last = book.last_update_id.as_deref().map_or(Ok(expected.last_book), str::parse)?;
             let body = over_http(server, &name)?;
-            if body["seq"] != last.to_string() {
+            if body["seq"].as_str().and_then(|seq| seq.parse().ok()) != Some(last) {
                 return Ok(None);
             }
             finals.push((name, version(&body)?));
@@ -103,6 +106,8 @@ async fn same_everywhere(
 ) -> Result<()> {
     let listed = server.get("/v1/instruments")?.json()?;
     let address = store_of(data_dir)?;
+    reach_the_store(&address, finals).await?;
+    every_row_is_counted(server, data_dir)?;
     for (name, version) in finals {
         let symbol = name.split_once('/').context("no venue")?.1;
         let right = of_reference(&expected.reference.books[symbol]);
@@ -113,24 +118,30 @@ async fn same_everywhere(
         assert!(of_receiver(shown) == right, "{name}: the terminal differs from the reference");
 
         let row = listed.as_array().unwrap().iter().find(|row| row["instrument"] == **name).context("not listed")?;
-        let stored = async {
-            loop {
-                let (book, stored) = stored(&address, venue, row).await?;
-                if stored >= version.to_u128() {
-                    assert_eq!(stored, version.to_u128(), "{name}");
-                    return anyhow::Ok(book);
-                }
-                tokio::task::yield_now().await;
-            }
-        };
-        let stored = tokio::time::timeout(sprag_tests::process::PATIENCE, stored).await.context("not stored")??;
-        assert!(stored == right, "{name}: the store differs from the reference");
+        assert!(stored(&address, venue, row).await? == right, "{name}: the store differs from the reference");
     }
     let asked = asked(data_dir)?;
     for (symbol, book) in &expected.reference.books {
         assert!(asked[symbol] == of_reference(book), "{symbol}: `sprag sql` differs from the reference");
     }
-    every_row_is_counted(server, data_dir)
+    Ok(())
+}
+
+/// Waits until the store has exactly these versions.
+async fn reach_the_store(address: &StoreAddress, finals: &[(String, Version)]) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    for (name, version) in finals {
+        let symbol = name.split_once('/').context("no venue")?.1;
+        loop {
+            let stored = stored_versions(address).await?.get(symbol).copied();
+            if stored >= Some(*version) {
+                assert_eq!(stored, Some(*version), "{name}");
+                break;
+            }
+            ensure!(Instant::now() < deadline, "{name}: {version} is not stored, only {stored:?}");
+        }
+    }
+    Ok(())
 }
 
 /// With the market at rest, what was pushed is what was inserted is what is there.

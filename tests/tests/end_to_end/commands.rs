@@ -96,9 +96,12 @@ fn a_data_directory_has_one_server() -> Result<()> {
     let data = tempfile::tempdir()?;
     let server = Server::start(data.path(), &["--set", "sim.pairs=1"])?;
     let dir = data.path().to_str().context("a path that is not text")?;
-    let (code, _, said) = run(&["run", "--port", "0", "--data-dir", dir])?;
-    assert_eq!(code, Some(6), "{said}");
-    assert!(said.contains(dir), "{said}");
+    for store in [None, Some("--no-store")] {
+        let second: Vec<&str> = ["run", "--port", "0", "--data-dir", dir].into_iter().chain(store).collect();
+        let (code, _, said) = run(&second)?;
+        assert_eq!(code, Some(6), "{said}");
+        assert!(said.contains(dir), "{said}");
+    }
     // The first one does not mind.
     assert_eq!(server.get("/readyz")?.status, 200);
     assert!(server.terminate()?.success());

@@ -3,7 +3,7 @@
 //!
 //! Never: a sleep in place of a condition, or a verdict about wall time.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod books;
 mod captures;

@@ -55,7 +55,7 @@ impl Watcher {
     }
 
     /// Goes on until the connection ends.
-    pub(crate) async fn to_the_end(&mut self) -> Result<receiver::ReceiverError> {
+    pub(crate) async fn follow(&mut self) -> Result<receiver::ReceiverError> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match timeout_at(deadline, self.terminal.next()).await.context("the connection does not end")? {
