@@ -3,6 +3,13 @@
 //!
 //! Never: a wall clock.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test says what it expects by failing"
+)]
+
 use dataflow::{
     clock::CutClock,
     cut::{BestChange, InstrumentCut},
@@ -60,7 +67,7 @@ fn run(events: &[(u64, Event)], workers: usize, credit_bytes: u64) -> Published 
 }
 
 fn listing(symbol: u32) -> Listing {
-    let venue = if symbol % 2 == 0 { Venue::BinanceSpot } else { Venue::KrakenSpot };
+    let venue = if symbol.is_multiple_of(2) { Venue::BinanceSpot } else { Venue::KrakenSpot };
     Listing { venue, pair: PairId(symbol / 2), epoch: 1, block: 1 }
 }
 
@@ -87,7 +94,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// Steps as events: ids follow each other but where a step skips one, snapshots are of the present.
 fn events(steps: Vec<(u64, Step)>) -> Vec<(u64, Event)> {
-    let mut ids = [100_u64; INSTRUMENTS as usize];
+    let mut ids = [100_u64; 6];
     let mut now_ns = 1;
     let leg = LegId(0);
     let mut events: Vec<_> = (0..INSTRUMENTS)
@@ -101,16 +108,16 @@ fn events(steps: Vec<(u64, Step)>) -> Vec<(u64, Event)> {
         now_ns += wait_ms * 1_000_000;
         let (symbol, body) = match step {
             Step::Delta { symbol, skip, changes } => {
-                let id = &mut ids[symbol as usize];
+                let id = &mut ids[usize::try_from(symbol).unwrap()];
                 *id += 1 + skip;
                 let sequence = Sequence::Venue { first: *id, last: *id };
-                let scale = Scale { price: -(symbol as i8), quantity: 0 };
+                let scale = Scale { price: -i8::try_from(symbol).unwrap(), quantity: 0 };
                 (symbol, Body::Delta(Delta { sequence, scale, changes: ticks(changes), window: Window::Whole }))
             }
             Step::Snapshot { symbol, levels } => {
-                let id = ids[symbol as usize];
+                let id = ids[usize::try_from(symbol).unwrap()];
                 let sequence = Sequence::Venue { first: id, last: id };
-                let scale = Scale { price: -(symbol as i8), quantity: 0 };
+                let scale = Scale { price: -i8::try_from(symbol).unwrap(), quantity: 0 };
                 (symbol, Body::Snapshot(Snapshot { sequence, scale, ticks: ticks(levels), window: Window::Whole }))
             }
             Step::Heard => {

@@ -27,6 +27,7 @@ use hyper_util::{
 use market::Directory;
 use serde::Serialize;
 use serde_json::json;
+use socket2::SockRef;
 use std::{
     sync::{
         Arc,
@@ -56,6 +57,10 @@ pub struct Shared {
     /// Whether the data are simulated or replayed.
     pub simulated: bool,
 }
+
+/// What the kernel may hold for one socket: by default it is megabytes, minutes of frames that nobody reads, before the
+/// outbox notices.
+const SEND_BUFFER_BYTES: usize = 16 << 10;
 
 /// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -99,8 +104,9 @@ pub async fn serve(listener: TcpListener, router: Router, head_max: Duration, un
 }
 
 async fn connection(socket: TcpStream, router: Router, head_max: Duration) {
-    if let Err(error) = socket.set_nodelay(true) {
-        tracing::debug!(%error, "no TCP_NODELAY");
+    let tuned = socket.set_nodelay(true).and_then(|()| SockRef::from(&socket).set_send_buffer_size(SEND_BUFFER_BYTES));
+    if let Err(error) = tuned {
+        tracing::debug!(%error, "the socket keeps its defaults");
     }
     let served = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -18,7 +18,7 @@ use crate::{
     tape::{self, LagBounds, Tape, TapeEnd, TapeHandle, TapeInput},
 };
 use connectors::{
-    capture::CaptureError,
+    capture::{CaptureError, MergedCaptures},
     clickhouse::{SinkError, SinkReport, SinkView, child::PARENT_FLUSH_MAX, sink::SinkInput},
     decoder::Decoder,
     simulator::{Simulator, SimulatorConfig},
@@ -193,9 +193,10 @@ pub async fn run(
     ready.store(false, Relaxed);
     drop(close);
     drain(&pipeline.tape, Duration::from_millis(config.server.drain_ms)).await;
-    pipeline.end(part).await?;
+    let down = pipeline.end(part).await;
     serving.abort();
-    ended
+    // What ended the run comes first; what went wrong on the way down may only be its consequence.
+    ended.and(down)
 }
 
 /// Holds the data directory for this process, with or without a store in it; the lock goes with the process.
@@ -436,6 +437,10 @@ fn start_source(
             repeat: config.capture.repeat,
         }),
     };
+    if let Some(options) = &capture {
+        // What cannot be read is told before anybody is told that we are up.
+        drop(MergedCaptures::open(&options.files)?);
+    }
     let simulator = simulator_config(config, now_ns());
     let (tell, told) = oneshot::channel();
     let thread = spawn("source", move || {

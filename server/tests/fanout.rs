@@ -3,6 +3,13 @@
 //!
 //! Never: a wall clock.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test says what it expects by failing"
+)]
+
 use dataflow::{
     clock::CutClock,
     cut::LaneCut,
@@ -280,12 +287,12 @@ proptest! {
         world.settle();
         for terminal in &world.terminals {
             let wants: Vec<_> = terminal.session.subscriptions().filter(|item| item.channel == Channel::Book).collect();
-            for at in 0..world.listed {
-                let name = format!("binance_spot/{}", SYMBOLS[at]);
+            for (at, symbol) in SYMBOLS.iter().enumerate().take(world.listed) {
+                let name = format!("binance_spot/{symbol}");
                 let matches = |item: &&SubscriptionItem| {
                     &*item.pattern == "*" || *item.pattern == *name || (&*item.pattern == "binance_spot/[BC]*" && (1..3).contains(&at))
                 };
-                if !wants.iter().any(|item| matches(item)) {
+                if !wants.iter().any(matches) {
                     continue;
                 }
                 let book = terminal.session.book(&name);

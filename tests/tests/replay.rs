@@ -2,6 +2,13 @@
 //!
 //! Never: an expectation taken from the code under test.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test says what it expects by failing"
+)]
+
 use connectors::{capture::MergedCaptures, decoder::Decoder, raw::RawPayload, venue_feed::listings::Listings};
 use dataflow::{
     clock::CutClock,
@@ -53,6 +60,9 @@ fn sortable(text: &str) -> (usize, String, String) {
 }
 
 type BookSide = BTreeMap<(usize, String, String), (String, String)>;
+
+/// Price and quantity, best first.
+type Rows = Vec<(String, String)>;
 
 /// One instrument as a reader of the lines has it.
 #[derive(Default)]
@@ -111,7 +121,7 @@ impl Reader {
         self.crossed += u64::from(matches!(best, (Some(bid), Some(ask)) if bid >= ask));
     }
 
-    fn levels(&self) -> (Vec<(String, String)>, Vec<(String, String)>) {
+    fn levels(&self) -> (Rows, Rows) {
         let [bids, asks] = &self.sides;
         (bids.values().rev().cloned().collect(), asks.values().cloned().collect())
     }
