@@ -26,6 +26,9 @@ use std::{
 /// How often a source looks for what is due.
 const TURN: Duration = Duration::from_millis(2);
 
+/// Simulated time made in one turn, nanoseconds: a source that was held up catches up in steps, not in one heap.
+const STEP_NS: u64 = 10_000_000;
+
 /// Wanted snapshots that wait for the source; more are asked for again by the guards' own back-off.
 const REQUESTS_MAX: usize = 4_096;
 
@@ -147,7 +150,8 @@ pub fn simulate(mut simulator: Simulator, directory: &Directory, outlet: &mut Ou
     simulator.opening(&mut frames);
     while !outlet.stopped() {
         let now_ns = (outlet.now_ns)();
-        simulator.advance(now_ns, &mut frames);
+        let until_ns = now_ns.min(simulator.now_ns().saturating_add(STEP_NS));
+        simulator.advance(until_ns, &mut frames);
         while let Ok(symbol) = outlet.port.requests.try_recv() {
             if let Some(instrument) = directory.get(symbol) {
                 simulator.snapshot(instrument.venue, &instrument.symbol, now_ns, &mut frames);
@@ -158,7 +162,9 @@ pub fn simulate(mut simulator: Simulator, directory: &Directory, outlet: &mut Ou
             outlet.frame(venue, &frame, position)?;
         }
         outlet.flush()?;
-        thread::sleep(TURN);
+        if until_ns == now_ns {
+            thread::sleep(TURN);
+        }
     }
     Ok(())
 }
