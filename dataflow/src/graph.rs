@@ -13,7 +13,7 @@ use std::{
     sync::{Mutex, PoisonError, mpsc::Sender},
     time::Duration,
 };
-use timely::{WorkerConfig, communication::WorkerGuards, worker::Worker};
+use timely::{WorkerConfig, communication::WorkerGuards, dataflow::operators::vec::Filter, worker::Worker};
 
 /// A worker parks at most this long, in case something else on its thread took its wake-up.
 const PARK_MAX: Duration = Duration::from_millis(100);
@@ -36,6 +36,8 @@ pub struct GraphConfig {
     pub lane: LaneConfig,
     /// Ingest.
     pub ingest: IngestConfig,
+    /// Whether the consolidated best is kept; the same on every worker.
+    pub best: bool,
 }
 
 /// Builds the graph on a worker.
@@ -48,7 +50,9 @@ pub fn build<M: From<SinkMessage> + 'static>(
     worker.dataflow_named::<u64, _, _>("tape", |scope| {
         let events = ingest(scope, config.ingest.clone(), feed);
         let (cuts, quotes) = lane(events, config.lane);
-        sink(cuts, best(quotes), hub);
+        // Without the view its stream is there all the same, and empty.
+        let quotes = if config.best { best(quotes) } else { quotes.filter(|_| false) };
+        sink(cuts, quotes, hub);
     });
 }
 

@@ -287,7 +287,7 @@ impl Pipeline {
         let lane = LaneConfig { clock, limits: limits(config), silent_ns, admitted: part.queue.is_some() };
         let ingest = IngestConfig { clock, pace: Pace::Clock(Arc::clone(&now_ns)), credit: Arc::clone(&credit) };
         let (inputs, taken) = std::sync::mpsc::channel();
-        let workers = graph::start(GraphConfig { lane, ingest }, receivers, inputs.clone())?;
+        let workers = graph::start(GraphConfig { lane, ingest, best: true }, receivers, inputs.clone())?;
 
         let (control, port) = source::control();
         let directory = Arc::clone(listings.directory());

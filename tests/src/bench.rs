@@ -59,6 +59,8 @@ pub struct Options {
     pub ticks: u32,
     /// Admitted changes are handed on, as for a store.
     pub store: bool,
+    /// The consolidated best is kept as well: by differential dataflow, and by hand.
+    pub best: bool,
 }
 
 /// One of the two ways through the lane.
@@ -124,8 +126,8 @@ fn round(options: &Options, way: Way) -> Result<Round> {
     let marks = Arc::new(Marks::default());
     let (to_hub, from_lanes) = channel::<SinkMessage>();
     let (credit, running) = match way {
-        Way::Graph => graph::start(config, options.workers, &marks, to_hub)?,
-        Way::ByHand => by_hand::start(config, options.workers, &marks, to_hub)?,
+        Way::Graph => graph::start(config, options.best, options.workers, &marks, to_hub)?,
+        Way::ByHand => by_hand::start(config, options.best, options.workers, &marks, to_hub)?,
     };
     let warm_up = (options.updates / 10).min(WARM_UP_MAX);
     let loaded = u64::from(options.instruments).saturating_add(warm_up);

@@ -6,8 +6,8 @@ use sprag_tests::bench::{self, Options};
 
 #[test]
 fn both_ways_end_at_the_same_books() {
-    for (workers, store) in [(1, false), (2, true)] {
-        let options = Options { updates: 5_000, rounds: 1, workers, instruments: 50, ticks: 100, store };
+    for (workers, store, best) in [(1, false, false), (1, false, true), (2, true, true)] {
+        let options = Options { updates: 5_000, rounds: 1, workers, instruments: 50, ticks: 100, store, best };
         let report = bench::run(&options, |_| {}).unwrap();
         let standing = report.standing().unwrap();
         let counts = standing.counts;

@@ -1,5 +1,7 @@
 //! The engine as a child process. The test program takes the part of `sprag`: it starts itself again, through a
 //! shell, because the test harness would not understand the engine's arguments.
+//!
+//! Never: a process ended that the test did not start.
 
 use super::*;
 use connectors::clickhouse::{

@@ -1,5 +1,7 @@
 //! The embedded engine's HTTP interface, with the official client and by hand. Skipped with `CLICKHOUSE_URL`, where
 //! it is not under test.
+//!
+//! Never: another process's engine.
 
 use super::*;
 use std::{

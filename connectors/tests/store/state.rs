@@ -1,4 +1,6 @@
 //! The current state: nothing old shows, nothing is written twice, nothing is lost by a failure.
+//!
+//! Never: an expectation that depends on when parts merge.
 
 use super::*;
 

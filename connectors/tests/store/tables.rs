@@ -1,4 +1,6 @@
 //! The tables themselves: creation, checks, exact numbers, candles.
+//!
+//! Never: a table that another test uses.
 
 use super::*;
 use connectors::clickhouse::{SchemaError, schema::Difference};

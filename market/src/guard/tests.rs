@@ -1,4 +1,6 @@
 //! Tables of single situations, then any mixture of faults against a reference that knows the truth.
+//!
+//! Never: a wall clock; time is a number that the test makes.
 
 use super::*;
 use proptest::prelude::*;

@@ -26,10 +26,11 @@ use std::{
 const BATCHES_QUEUED_MAX: usize = 64;
 
 /// Batches taken between two looks at the clock, as ingest's turn in the graph: under load both have cuts of one size.
-const BATCHES_PER_TURN: usize = 32;
+const BATCHES_PER_TURN: usize = 4;
 
 pub(super) fn start(
     config: LaneConfig,
+    best: bool,
     lanes: usize,
     marks: &Arc<Marks>,
     hub: Sender<SinkMessage>,
@@ -39,7 +40,7 @@ pub(super) fn start(
     for worker in 0..lanes {
         let (sender, batches) = sync_channel::<Batch>(BATCHES_QUEUED_MAX);
         let (marks, hub) = (Arc::clone(marks), hub.clone());
-        let lane = move || ByHand::new(config, worker, hub).run(&batches, &marks);
+        let lane = move || ByHand::new(config, best, worker, hub).run(&batches, &marks);
         threads.push(thread::Builder::new().name(format!("by-hand-{worker}")).spawn(lane)?);
         feeds.push(Box::new(move |batch| sender.send(batch).map_err(|_| Ended)));
     }
@@ -57,12 +58,12 @@ struct ByHand {
     open: u64,
     worked: bool,
     quotes: Vec<QuoteChange>,
-    best: Consolidated,
+    best: Option<Consolidated>,
 }
 
 impl ByHand {
-    fn new(config: LaneConfig, worker: usize, hub: Sender<SinkMessage>) -> Self {
-        let (lane, best) = (Lane::new(config), Consolidated::default());
+    fn new(config: LaneConfig, best: bool, worker: usize, hub: Sender<SinkMessage>) -> Self {
+        let (lane, best) = (Lane::new(config), best.then(Consolidated::default));
         Self { lane, clock: config.clock, worker, hub, open: 0, worked: false, quotes: Vec::new(), best }
     }
 
@@ -98,7 +99,8 @@ impl ByHand {
             let mut closed = LaneCut::default();
             self.lane.close(self.open, true, &mut closed, &mut self.quotes);
             self.send(SinkMessage::Cut(closed));
-            let changes = self.best.changes(self.open, &mut self.quotes);
+            let changes = self.best.as_mut().map(|best| best.changes(self.open, &mut self.quotes)).unwrap_or_default();
+            self.quotes.clear();
             if !changes.is_empty() {
                 self.send(SinkMessage::Best(changes));
             }

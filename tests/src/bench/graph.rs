@@ -17,6 +17,7 @@ const CREDIT_BYTES: u64 = 256 << 20;
 
 pub(super) fn start(
     config: LaneConfig,
+    best: bool,
     workers: usize,
     marks: &Arc<Marks>,
     hub: Sender<SinkMessage>,
@@ -30,7 +31,7 @@ pub(super) fn start(
     }));
     let ingest = IngestConfig { clock: config.clock, pace, credit: Arc::clone(&credit) };
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| feed()).unzip();
-    let guards = dataflow::graph::start(GraphConfig { lane: config, ingest }, receivers, hub)
+    let guards = dataflow::graph::start(GraphConfig { lane: config, ingest, best }, receivers, hub)
         .context("the graph does not start")?;
     let running = Running {
         feeds: senders.into_iter().map(boxed).collect(),

@@ -34,6 +34,9 @@ struct Arguments {
     /// Also hand on what a store keeps.
     #[arg(long)]
     store: bool,
+    /// Also keep the consolidated best: by differential dataflow, and by hand.
+    #[arg(long)]
+    best: bool,
     /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
@@ -49,6 +52,7 @@ fn main() -> Result<()> {
         instruments: arguments.instruments,
         ticks: arguments.ticks,
         store: arguments.store,
+        best: arguments.best,
     };
     let told = |round: &Round| {
         let Round { way, cpu, wall, cuts, rows, .. } = round;

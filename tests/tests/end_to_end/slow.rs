@@ -17,9 +17,9 @@ use wire::{Channel, SubscriptionItem, ToTerminal};
 const STALLED: u64 = 64;
 /// Cuts of 4 ms for which the market goes on after the stall. In that time each stalled terminal misses megabytes.
 const CUTS: u64 = 1_500;
-/// What the server may hold: the input's credit (16 MiB), a ring for each stalled terminal (8 MiB), and 40 MiB for the
+/// What the server may hold: the input's credit (16 MiB), a ring for each stalled terminal (32 MiB), and 40 MiB for the
 /// allocator and for books that grow. Without bounds it would be what the reader took, times the stalled ones.
-const GROWTH_KB_MAX: u64 = 64 << 10;
+const GROWTH_KB_MAX: u64 = 88 << 10;
 const INSTRUMENTS: u64 = 120;
 const LOAD: [&str; 9] = [
     "--no-store",
@@ -28,7 +28,7 @@ const LOAD: [&str; 9] = [
     "--set",
     "sim.updates_per_second=60000",
     "--set",
-    "server.ring_bytes=131072",
+    "server.ring_bytes=524288",
     "--set",
     "pipeline.in_flight_bytes=16777216",
 ];

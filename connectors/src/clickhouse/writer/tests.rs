@@ -1,4 +1,6 @@
 //! The writer under a clock of the test's own.
+//!
+//! Never: the wall clock, or a store.
 
 use super::*;
 use market::{Trade, Venue};
