@@ -132,6 +132,11 @@ pub fn open(venue: Venue, listings: Arc<listings::Listings>) -> Box<dyn VenueFee
 /// At most this much of a venue's text goes into an error.
 const EXCERPT_BYTES_MAX: usize = 64;
 
+/// A venue's JSON as the shape that it documents, borrowed from the text.
+pub(crate) fn json<'a, T: serde::Deserialize<'a>>(venue: Venue, text: &'a str) -> Result<T, Undecodable> {
+    serde_json::from_str(text).map_err(|source| Undecodable::Json { venue, source })
+}
+
 pub(crate) fn excerpt(text: &str) -> Box<str> {
     let end = (0..=EXCERPT_BYTES_MAX.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     text.get(..end).unwrap_or_default().into()

@@ -12,7 +12,12 @@ mod watch;
 use crate::exit::Exit;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use market::Venue;
-use std::{ffi::OsString, io, path::PathBuf, process::ExitCode};
+use std::{
+    ffi::OsString,
+    io::{self, IsTerminal},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 /// Version of the build, of the wire and of the store's schema.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nwire sprag.v1\nschema 1");
@@ -139,7 +144,7 @@ impl Settings {
 fn start_log(log: &crate::config::Log) -> Result<(), Failure> {
     use tracing_subscriber::{EnvFilter, fmt};
     let filter = EnvFilter::try_new(&log.level).map_err(|error| Failure::new(Exit::Usage, error))?;
-    let builder = fmt().with_env_filter(filter).with_writer(io::stderr);
+    let builder = fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
     let started = match log.format {
         crate::config::LogFormat::Json => builder.json().try_init(),
         crate::config::LogFormat::Text => builder.with_target(false).try_init(),

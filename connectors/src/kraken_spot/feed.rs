@@ -9,7 +9,7 @@ use super::{
 use crate::{
     raw::{RawKind, RawPayload},
     venue_feed::{
-        Arrival, FeedCounts, Undecodable, VenueFeed, excerpt,
+        self, Arrival, FeedCounts, Undecodable, VenueFeed, excerpt,
         listings::{Listings, Request},
         number::{LevelText, Steps, Subject, token},
         time,
@@ -232,7 +232,7 @@ fn rows<'m>(bids: &'m [Level<'_>], asks: &'m [Level<'_>]) -> impl Iterator<Item 
 }
 
 fn json<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Result<T, Undecodable> {
-    serde_json::from_str(text).map_err(|source| Undecodable::Json { venue: VENUE, source })
+    venue_feed::json(VENUE, text)
 }
 
 impl VenueFeed for Feed {

@@ -12,6 +12,7 @@ mod ids;
 mod malformed;
 mod raw;
 mod replays;
+mod restarts;
 mod simulated;
 mod slow;
 mod stop;
