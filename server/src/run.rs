@@ -437,10 +437,11 @@ fn start_source(
             repeat: config.capture.repeat,
         }),
     };
-    if let Some(options) = &capture {
-        // What cannot be read is told before anybody is told that we are up.
-        drop(MergedCaptures::open(&options.files)?);
-    }
+    // What cannot be read is told before anybody is told that we are up.
+    let capture = match capture {
+        Some(options) => Some((MergedCaptures::open(&options.files)?, options)),
+        None => None,
+    };
     let simulator = simulator_config(config, now_ns());
     let (tell, told) = oneshot::channel();
     let thread = spawn("source", move || {
@@ -449,7 +450,9 @@ fn start_source(
         let decoder = Decoder::new(listings);
         let mut outlet = Outlet { decoder, feed, dead_letters, port, now_ns, events: Vec::new(), bytes: 0 };
         let end = match capture {
-            Some(options) => source::serve_captures(&options, &mut outlet).map_err(RunError::from),
+            Some((captures, options)) => {
+                source::serve_captures(captures, &options, &mut outlet).map_err(RunError::from)
+            }
             None => source::simulate(Simulator::new(simulator), &directory, &mut outlet).map_err(|_| RunError::Ended),
         };
         drop(senders);

@@ -182,14 +182,17 @@ pub struct CaptureOptions {
     pub repeat: bool,
 }
 
-/// Serves captures as if they arrived now. At their end the feed falls silent, as a venue's would.
+/// Serves captures as if they arrived now, the first time those that are open already. At their end the feed falls silent, as a venue's would.
 ///
 /// # Errors
 /// [`CaptureError`]; the end of the workers is no error here, since they are what was stopped.
-pub fn serve_captures(options: &CaptureOptions, outlet: &mut Outlet) -> Result<(), CaptureError> {
+pub fn serve_captures(
+    mut captures: MergedCaptures,
+    options: &CaptureOptions,
+    outlet: &mut Outlet,
+) -> Result<(), CaptureError> {
     let mut position = 0;
     loop {
-        let mut captures = MergedCaptures::open(&options.files)?;
         if serve_once(&mut captures, options, &mut position, outlet)?.is_err() || outlet.stopped() {
             return Ok(());
         }
@@ -200,6 +203,7 @@ pub fn serve_captures(options: &CaptureOptions, outlet: &mut Outlet) -> Result<(
             }
             return Ok(());
         }
+        captures = MergedCaptures::open(&options.files)?;
     }
 }
 

@@ -39,7 +39,7 @@ impl Legs {
         }
     }
 
-    pub(super) fn down(&mut self, leg: LegId, _now_ns: u64, dirty: &mut Vec<SymbolId>) {
+    pub(super) fn down(&mut self, leg: LegId, dirty: &mut Vec<SymbolId>) {
         let Some(leg) = self.leg(leg) else { return };
         if !std::mem::replace(&mut leg.silent, true) {
             dirty.extend_from_slice(&leg.instruments);
