@@ -46,6 +46,23 @@ pub struct InstrumentCut {
     pub admitted_trades: Vec<AdmittedTrade>,
 }
 
+/// What one admitted event did to the book of a priority instrument; sent as it happens.
+#[derive(Clone, Debug)]
+pub struct PriorityUpdate {
+    /// The instrument.
+    pub symbol: SymbolId,
+    /// The version that the event brought it to.
+    pub version: Version,
+    /// When the event was received, Unix nanoseconds.
+    pub received_ns: u64,
+    /// The steps that all numbers here are in.
+    pub scale: Scale,
+    /// Feed state and flags after it.
+    pub feed: Feed,
+    /// The whole book, or the levels that the event changed, on the version of the update before. Never unchanged.
+    pub book: BookCut,
+}
+
 /// What a book did over a cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BookCut {

@@ -75,6 +75,7 @@ impl Lane {
         self.input_bytes = self.input_bytes.saturating_add(event.bytes());
         match event.body {
             Body::LegHeard => self.legs.heard(event.leg, event.received_ns, &mut self.dirty),
+            Body::LegUp => {}
             Body::LegDown => self.legs.down(event.leg, &mut self.dirty),
             Body::End => {}
             Body::Listing(listing) => {

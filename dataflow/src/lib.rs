@@ -21,4 +21,5 @@ pub mod graph;
 pub mod ingest;
 pub mod lane;
 mod operator;
+pub mod priority;
 pub mod sink;

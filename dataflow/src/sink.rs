@@ -4,7 +4,7 @@
 
 use crate::{
     best,
-    cut::{BestChange, LaneCut},
+    cut::{BestChange, LaneCut, PriorityUpdate},
     operator::QuoteRow,
 };
 use market::{Best, PairId};
@@ -16,6 +16,8 @@ use timely::dataflow::{StreamVec, channels::pact::Pipeline, operators::generic::
 pub enum SinkMessage {
     /// The worker's part of a cut.
     Cut(LaneCut),
+    /// What happened to priority instruments since the worker's last message, ahead of its cut.
+    Priority(Vec<PriorityUpdate>),
     /// Pairs whose best changed.
     Best(Vec<BestChange>),
     /// The worker has nothing more for cuts before this one; `u64::MAX` when it has ended.

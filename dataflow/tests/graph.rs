@@ -56,7 +56,7 @@ fn run(events: &[(u64, Event)], workers: usize, credit_bytes: u64) -> Published 
                 }
             }
             SinkMessage::Best(changes) => best.extend(changes),
-            SinkMessage::Closed { .. } => {}
+            SinkMessage::Closed { .. } | SinkMessage::Priority(_) => {}
         }
     }
     source.join().unwrap();

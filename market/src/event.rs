@@ -2,7 +2,7 @@
 //!
 //! Never: a venue's raw text; a decision about order, which is the guard's.
 
-use crate::{PairId, Scale, SymbolId, TickChange, Trade, Venue, guard::BreakReason};
+use crate::{PairId, Scale, SymbolId, TickChange, Trade, Venue, Version, guard::BreakReason};
 use serde::{Deserialize, Serialize};
 
 /// One of the redundant connections to a venue stream.
@@ -85,11 +85,38 @@ pub struct Listing {
     pub block: u64,
 }
 
+/// A live tick as it was kept, with the version of its last change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestoredTick {
+    /// The tick.
+    pub tick: TickChange,
+    /// The version of its last change.
+    pub version: Version,
+}
+
+/// A book as it was kept: what a stream goes on from after a start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restored {
+    /// Where the stream goes on: nothing at or below it is applied again.
+    pub version: Version,
+    /// The greatest version that was kept of any of its ticks; above `version` where the stream goes on from a log.
+    /// Until the stream has reached it the instrument is SYNCING, and a tick takes nothing older than it has.
+    pub through: Version,
+    /// The steps of its numbers.
+    pub scale: Scale,
+    /// Every live tick.
+    pub ticks: Vec<RestoredTick>,
+    /// When the last event in it was received, Unix nanoseconds; its age is told from then.
+    pub heard_ns: u64,
+}
+
 /// The kinds of event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Body {
     /// A new instrument.
     Listing(Listing),
+    /// The book that was kept; once, right after the listing.
+    Restored(Box<Restored>),
     /// A whole book.
     Snapshot(Snapshot),
     /// Changes of a book.
@@ -105,6 +132,8 @@ pub enum Body {
     Broken(BreakReason),
     /// The leg carried something, a heartbeat perhaps; sent to every lane.
     LegHeard,
+    /// The leg's connection was opened, perhaps again; sent to every lane.
+    LegUp,
     /// The leg's connection ended; sent to every lane.
     LegDown,
     /// The input ends with this cut; sent to every lane, so that all of them settle at the same one.
@@ -153,6 +182,7 @@ impl Event {
         let changes = match &self.body {
             Body::Snapshot(snapshot) => snapshot.ticks.len(),
             Body::Delta(delta) => delta.changes.len(),
+            Body::Restored(restored) => restored.ticks.len().saturating_mul(2),
             _ => 0,
         };
         let bytes = size_of::<Self>().saturating_add(changes.saturating_mul(size_of::<TickChange>()));

@@ -95,6 +95,8 @@ impl Hub {
                 self.latest = self.latest.max(cut.cut);
                 self.gathered.entry(cut.cut).or_default().parts.push(cut);
             }
+            // What is ahead of its cut goes past the hub.
+            SinkMessage::Priority(_) => {}
             SinkMessage::Best(changes) => {
                 for change in changes {
                     self.latest = self.latest.max(change.cut);

@@ -130,7 +130,7 @@ impl Instrument {
             Body::Snapshot(snapshot) => self.snapshot(Timed { times, body: snapshot }, counts),
             Body::Trade { scale, trade } => self.trade(times, scale, trade, counts),
             Body::Broken(_) => self.guard.broken(times.received_ns),
-            Body::Listing(_) | Body::LegHeard | Body::LegDown | Body::End => {}
+            Body::Restored(_) | Body::Listing(_) | Body::LegHeard | Body::LegUp | Body::LegDown | Body::End => {}
         }
     }
 
