@@ -99,6 +99,8 @@ pub struct LaneCounts {
     pub covered: u64,
     /// Updates without a book to apply them to.
     pub unanchored: u64,
+    /// Updates of legs that have not joined the present epoch.
+    pub unbound: u64,
     /// Updates held back.
     pub held: u64,
     /// Holes that were not filled in time, and breaks told by connectors.
@@ -146,13 +148,14 @@ impl LaneCounts {
 
     /// Every count with its name.
     #[must_use]
-    pub fn values(&self) -> [(&'static str, u64); 17] {
+    pub fn values(&self) -> [(&'static str, u64); 18] {
         [
             ("applied", self.applied),
             ("duplicates", self.duplicates),
             ("regressions", self.regressions),
             ("covered", self.covered),
             ("unanchored", self.unanchored),
+            ("unbound", self.unbound),
             ("held", self.held),
             ("gaps", self.gaps),
             ("resyncs", self.resyncs),
@@ -168,13 +171,14 @@ impl LaneCounts {
         ]
     }
 
-    fn fields(&mut self) -> [&mut u64; 17] {
+    fn fields(&mut self) -> [&mut u64; 18] {
         [
             &mut self.applied,
             &mut self.duplicates,
             &mut self.regressions,
             &mut self.covered,
             &mut self.unanchored,
+            &mut self.unbound,
             &mut self.held,
             &mut self.gaps,
             &mut self.resyncs,

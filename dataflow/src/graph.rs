@@ -6,11 +6,12 @@ use crate::{
     best::best,
     ingest::{FeedReceiver, IngestConfig, ingest},
     lane::LaneConfig,
-    operator::lane,
+    operator::{LaneStreams, lane},
+    priority::PriorityBoard,
     sink::{SinkMessage, sink},
 };
 use std::{
-    sync::{Mutex, PoisonError, mpsc::Sender},
+    sync::{Arc, Mutex, PoisonError, mpsc::Sender},
     time::Duration,
 };
 use timely::{WorkerConfig, communication::WorkerGuards, dataflow::operators::vec::Filter, worker::Worker};
@@ -38,6 +39,8 @@ pub struct GraphConfig {
     pub ingest: IngestConfig,
     /// Whether the consolidated best is kept; the same on every worker.
     pub best: bool,
+    /// Who is wanted ahead of its cut.
+    pub priority: Arc<PriorityBoard>,
 }
 
 /// Builds the graph on a worker.
@@ -49,10 +52,10 @@ pub fn build<M: From<SinkMessage> + 'static>(
 ) {
     worker.dataflow_named::<u64, _, _>("tape", |scope| {
         let events = ingest(scope, config.ingest.clone(), feed);
-        let (cuts, quotes) = lane(events, config.lane);
+        let LaneStreams { cuts, quotes, ahead } = lane(events, config.lane, Arc::clone(&config.priority));
         // Without the view its stream is there all the same, and empty.
         let quotes = if config.best { best(quotes) } else { quotes.filter(|_| false) };
-        sink(cuts, quotes, hub);
+        sink(cuts, quotes, ahead, hub);
     });
 }
 

@@ -6,17 +6,21 @@
 //!
 //! Never: a clock, or anything of another instrument when one is broken.
 
+mod ahead;
 mod instrument;
+mod kept;
 mod legs;
 mod timers;
 
 use crate::{
     clock::CutClock,
-    cut::{LaneCounts, LaneCut},
+    cut::{LaneCounts, LaneCut, PriorityUpdate},
+    priority::PriorityBoard,
 };
 use instrument::Instrument;
 use legs::Legs;
-use market::{Best, Body, Event, FeedState, PairId, SymbolId, guard::Limits};
+use market::{Best, Body, Event, FeedState, LegId, PairId, SymbolId, guard::Limits};
+use std::sync::Arc;
 use timers::Timers;
 
 /// How a lane behaves.
@@ -52,6 +56,11 @@ pub struct Lane {
     legs: Legs,
     counts: LaneCounts,
     input_bytes: u64,
+    /// Who is wanted ahead of its cut; none where nobody can be.
+    board: Option<Arc<PriorityBoard>>,
+    /// The board's number of wishes when it was last looked at.
+    wishes: u64,
+    ahead: Vec<PriorityUpdate>,
 }
 
 impl Lane {
@@ -66,7 +75,33 @@ impl Lane {
             legs: Legs::new(config.silent_ns),
             counts: LaneCounts::default(),
             input_bytes: 0,
+            board: None,
+            wishes: 0,
+            ahead: Vec::new(),
         }
+    }
+
+    /// The same lane, which tells ahead of their cut what the board wants.
+    #[must_use]
+    pub fn with_priority(mut self, board: Arc<PriorityBoard>) -> Self {
+        self.board = Some(board);
+        self
+    }
+
+    /// Moves what is told ahead of its cut, in the order in which it happened. A wish that came since for a quiet
+    /// instrument is served here.
+    #[inline]
+    pub fn tell_ahead(&mut self, out: &mut Vec<PriorityUpdate>) {
+        if let Some(board) = &self.board {
+            let wishes = board.wishes();
+            if wishes != self.wishes {
+                self.wishes = wishes;
+                for instrument in self.instruments.iter_mut().flatten() {
+                    instrument.tell_ahead(board.mark(instrument.symbol()), &mut self.ahead);
+                }
+            }
+        }
+        out.append(&mut self.ahead);
     }
 
     /// Takes an event: decides, and applies what is admitted.
@@ -75,8 +110,8 @@ impl Lane {
         self.input_bytes = self.input_bytes.saturating_add(event.bytes());
         match event.body {
             Body::LegHeard => self.legs.heard(event.leg, event.received_ns, &mut self.dirty),
-            Body::LegUp => {}
-            Body::LegDown => self.legs.down(event.leg, &mut self.dirty),
+            Body::LegUp => self.leg_up(event.leg, event.received_ns),
+            Body::LegDown => self.leg_down(event.leg),
             Body::End => {}
             Body::Listing(listing) => {
                 let at = index(event.symbol);
@@ -92,6 +127,25 @@ impl Lane {
         }
     }
 
+    /// Instruments that nothing carried yet are told too: their time to wait for the venue begins now.
+    fn leg_up(&mut self, leg: LegId, now_ns: u64) {
+        self.legs.up(leg);
+        for instrument in self.instruments.iter_mut().flatten() {
+            if instrument.leg_up(leg, now_ns) {
+                self.dirty.push(instrument.symbol());
+            }
+        }
+    }
+
+    fn leg_down(&mut self, leg: LegId) {
+        for symbol in self.legs.down(leg, &mut self.dirty) {
+            let instrument = self.instruments.get_mut(index(symbol)).and_then(Option::as_mut);
+            if let Some(instrument) = instrument.filter(|instrument| self.legs.down_all(instrument.legs())) {
+                instrument.interrupt();
+            }
+        }
+    }
+
     #[inline]
     fn take_instrument(&mut self, event: Event) {
         let symbol = event.symbol;
@@ -99,10 +153,13 @@ impl Lane {
             self.counts.unanchored += 1;
             return;
         };
-        if matches!(event.body, Body::Delta(_)) && instrument.joins(event.leg) {
+        if matches!(event.body, Body::Delta(_) | Body::Snapshot(_)) && instrument.joins(event.leg) {
             self.legs.join(event.leg, symbol);
         }
         instrument.take(event, &mut self.counts);
+        if let Some(board) = &self.board {
+            instrument.tell_ahead(board.mark(symbol), &mut self.ahead);
+        }
         if instrument.mark_dirty() {
             self.dirty.push(symbol);
         }
@@ -152,6 +209,9 @@ impl Lane {
         let Some(instrument) = self.instruments.get_mut(index(symbol)).and_then(Option::as_mut) else { return };
         if instrument.poll(cut, end_ns, &mut self.counts) {
             out.requests.push(symbol);
+        }
+        if let Some(board) = &self.board {
+            instrument.tell_ahead(board.mark(symbol), &mut self.ahead);
         }
         let stale = self.legs.silent(instrument.legs());
         if let Some(published) = instrument.publish(stale, end_ns, &mut self.counts) {

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!  FeedSender ──events──▶ Ingest ══exchange by instrument══▶ Lane ──cuts──────────────────────▶ Sink ──▶ hub
-//!   (bounded)             one capability, a cut               guard, books,  └─quotes─▶ Best ──────▲
-//!                         is its timestamp                    net change per cut        (differential)
+//!   (bounded)             one capability, a cut               guard, books,  ├─quotes─▶ Best ──────▲
+//!                         is its timestamp                    net change     │          (differential)
+//!                                                             per cut        └─ahead of the cut────▲
 //! ```
 //!
 //! One worker owns an instrument: its lane gives the instrument a total order without a lock. The cut index is the

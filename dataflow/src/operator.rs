@@ -4,11 +4,12 @@
 //! Never: encoding, a socket, a lock; and never one output session per record.
 
 use crate::{
-    cut::LaneCut,
+    cut::{LaneCut, PriorityUpdate},
     lane::{Lane, LaneConfig, QuoteChange},
+    priority::PriorityBoard,
 };
 use market::{Best, Event, PairId};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 use timely::{
     container::CapacityContainerBuilder,
     dataflow::{
@@ -39,10 +40,11 @@ struct Driver {
 }
 
 impl Driver {
-    fn new(config: LaneConfig) -> Self {
+    fn new(config: LaneConfig, board: Arc<PriorityBoard>) -> Self {
         let flush_ns = config.limits.hole_ns.max(config.limits.bridge_ns);
         let flush_cuts = flush_ns.div_ceil(config.clock.cut_ns.max(1)).saturating_add(1);
-        Self { lane: Lane::new(config), open: 0, worked: false, latest: 0, stash: BTreeMap::new(), flush_cuts }
+        let lane = Lane::new(config).with_priority(board);
+        Self { lane, open: 0, worked: false, latest: 0, stash: BTreeMap::new(), flush_cuts }
     }
 
     fn take(&mut self, cut: u64, events: &mut Vec<Event>) {
@@ -85,31 +87,45 @@ impl Driver {
     }
 }
 
-/// The fused lane operator: events in, closed cuts and quote rows out.
+/// What comes out of a lane.
+pub(crate) struct LaneStreams<'scope> {
+    /// Closed cuts.
+    pub(crate) cuts: StreamVec<'scope, u64, LaneCut>,
+    /// Candidates for the best of pairs.
+    pub(crate) quotes: StreamVec<'scope, u64, QuoteRow>,
+    /// What priority instruments did, as it happens.
+    pub(crate) ahead: StreamVec<'scope, u64, PriorityUpdate>,
+}
+
+/// The fused lane operator: events in, closed cuts, quote rows and what is told ahead out.
 pub(crate) fn lane<'scope>(
     events: StreamVec<'scope, u64, Event>,
     config: LaneConfig,
-) -> (StreamVec<'scope, u64, LaneCut>, StreamVec<'scope, u64, QuoteRow>) {
+    board: Arc<PriorityBoard>,
+) -> LaneStreams<'scope> {
     let scope = events.scope();
     let mut builder = OperatorBuilder::new("Lane".to_owned(), scope);
     let mut input = builder.new_input(events, Exchange::new(|event: &Event| event.route));
     let (cuts_output, cuts) = builder.new_output::<Vec<LaneCut>>();
     let (quotes_output, quotes) = builder.new_output::<Vec<QuoteRow>>();
+    let (ahead_output, ahead) = builder.new_output::<Vec<PriorityUpdate>>();
     let mut cuts_output = OutputBuilder::<_, CapacityContainerBuilder<Vec<LaneCut>>>::from(cuts_output);
     let mut quotes_output = OutputBuilder::<_, CapacityContainerBuilder<Vec<QuoteRow>>>::from(quotes_output);
+    let mut ahead_output = OutputBuilder::<_, CapacityContainerBuilder<Vec<PriorityUpdate>>>::from(ahead_output);
 
     builder.build(move |capabilities| {
         // One capability per output, held at the open cut.
         let mut held: Vec<CapabilitySet<u64>> = capabilities.into_iter().map(CapabilitySet::from_elem).collect();
-        let mut driver = Driver::new(config);
+        let mut driver = Driver::new(config, board);
         let mut changes: Vec<QuoteChange> = Vec::new();
+        let mut told: Vec<PriorityUpdate> = Vec::new();
         move |frontiers| {
             input.for_each(|capability, events| {
                 if let Some(cut) = capability.least().copied() {
                     driver.take(cut, events);
                 }
             });
-            let [cuts_held, quotes_held] = held.as_mut_slice() else { return };
+            let [cuts_held, quotes_held, ahead_held] = held.as_mut_slice() else { return };
             if cuts_held.is_empty() {
                 return;
             }
@@ -127,15 +143,18 @@ pub(crate) fn lane<'scope>(
             }
             if let Some(upper) = upper {
                 driver.open_at(upper);
-                cuts_held.downgrade([driver.open]);
-                quotes_held.downgrade([driver.open]);
-            } else {
-                *cuts_held = CapabilitySet::new();
-                *quotes_held = CapabilitySet::new();
+            }
+            driver.lane.tell_ahead(&mut told);
+            if let Some(capability) = ahead_held.first().filter(|_| !told.is_empty()) {
+                ahead_output.activate().session(capability).give_iterator(told.drain(..));
+            }
+            let next: &[u64] = if upper.is_some() { &[driver.open] } else { &[] };
+            for held in [cuts_held, quotes_held, ahead_held] {
+                held.downgrade(next);
             }
         }
     });
-    (cuts, quotes)
+    LaneStreams { cuts, quotes, ahead }
 }
 
 fn rows(change: QuoteChange, cut: u64) -> impl Iterator<Item = QuoteRow> {

@@ -3,17 +3,22 @@
 //! Never: a lock; a lane reads one number per event.
 
 use market::{SymbolId, instrument::INSTRUMENTS_MAX};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 /// A number per instrument: odd while it is wanted, another odd number each time that it is wanted anew.
 #[derive(Debug)]
 pub struct PriorityBoard {
     marks: Box<[AtomicU32]>,
+    /// Rises with every wish, so that a lane sees at a glance that there is a new one.
+    wishes: AtomicU64,
 }
 
 impl Default for PriorityBoard {
     fn default() -> Self {
-        Self { marks: (0..INSTRUMENTS_MAX).map(|_| AtomicU32::new(0)).collect() }
+        Self { marks: (0..INSTRUMENTS_MAX).map(|_| AtomicU32::new(0)).collect(), wishes: AtomicU64::new(0) }
     }
 }
 
@@ -27,6 +32,8 @@ impl PriorityBoard {
         if let Some(mark) = self.at(symbol) {
             let next = mark.load(Relaxed).wrapping_add(1) | 1;
             mark.store(next, Relaxed);
+            // Whoever sees the number sees the mark.
+            self.wishes.fetch_add(1, Release);
         }
     }
 
@@ -36,6 +43,13 @@ impl PriorityBoard {
             let now = mark.load(Relaxed);
             mark.store(now.wrapping_add(now & 1), Relaxed);
         }
+    }
+
+    /// How many wishes there were.
+    #[must_use]
+    #[inline]
+    pub fn wishes(&self) -> u64 {
+        self.wishes.load(Acquire)
     }
 
     /// The instrument's number: odd while it is wanted.

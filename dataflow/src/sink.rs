@@ -53,6 +53,7 @@ impl Pending {
 pub(crate) fn sink<'scope, M: From<SinkMessage> + 'static>(
     cuts: StreamVec<'scope, u64, LaneCut>,
     quotes: StreamVec<'scope, u64, QuoteRow>,
+    ahead: StreamVec<'scope, u64, PriorityUpdate>,
     hub: Sender<M>,
 ) {
     let scope = cuts.scope();
@@ -60,10 +61,14 @@ pub(crate) fn sink<'scope, M: From<SinkMessage> + 'static>(
     let mut builder = OperatorBuilder::new("Sink".to_owned(), scope);
     let mut cuts = builder.new_input(cuts, Pipeline);
     let mut quotes = builder.new_input(quotes, Pipeline);
+    let mut ahead = builder.new_input(ahead, Pipeline);
     builder.build(move |_capabilities| {
         let mut pending = Pending::default();
         let mut closed = 0;
         move |frontiers| {
+            // The hub ends after the workers, or with the whole process; nobody is left to be told.
+            let mut send = |message: SinkMessage| drop(hub.send(message.into()));
+            ahead.for_each(|_, batch| send(SinkMessage::Priority(std::mem::take(batch))));
             cuts.for_each(|_, batch| pending.cuts.extend(batch.drain(..).map(|cut| (cut.cut, cut))));
             quotes.for_each(|_, batch| {
                 for ((pair, best), cut, difference) in batch.drain(..) {
@@ -76,8 +81,6 @@ pub(crate) fn sink<'scope, M: From<SinkMessage> + 'static>(
             let before = frontiers.iter().map(first).min().unwrap_or(u64::MAX);
             if before > closed {
                 closed = before;
-                // The hub ends after the workers, or with the whole process; nobody is left to be told.
-                let mut send = |message: SinkMessage| drop(hub.send(message.into()));
                 pending.release(before, &mut send);
                 send(SinkMessage::Closed { worker, before });
             }

@@ -39,7 +39,8 @@ fn run(events: &[(u64, Event)], workers: usize, credit_bytes: u64) -> Published 
     let (mut senders, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| feed()).unzip();
     senders.truncate(1);
     let (hub, messages) = std::sync::mpsc::channel::<SinkMessage>();
-    let guards = graph::start(GraphConfig { lane, ingest, best: true }, receivers, hub).unwrap();
+    let guards =
+        graph::start(GraphConfig { lane, ingest, best: true, priority: Arc::default() }, receivers, hub).unwrap();
     let batches = events.to_vec();
     let source = std::thread::spawn(move || {
         for (ts_ns, event) in batches {

@@ -332,7 +332,9 @@ impl Book {
         }
     }
 
-    fn level_quantity(&self, side: Side, tick_index: i64) -> U256 {
+    /// The sum of the ticks at a price, zero if there is none.
+    #[must_use]
+    pub fn level_quantity(&self, side: Side, tick_index: i64) -> U256 {
         let book = &self.sides[side_at(side)];
         let price = side.rank(tick_index);
         let begin = book.ranks.partition_point(|rank| rank.price < price);

@@ -104,8 +104,10 @@ pub struct Restored {
     pub through: Version,
     /// The steps of its numbers.
     pub scale: Scale,
-    /// Every live tick.
-    pub ticks: Vec<RestoredTick>,
+    /// Every live tick; `None` if they are not known, and only that nothing at or below `version` may be shown.
+    pub ticks: Option<Vec<RestoredTick>>,
+    /// The stream goes on from a log, with nothing missing behind `version`; otherwise from a snapshot of the venue.
+    pub from_log: bool,
     /// When the last event in it was received, Unix nanoseconds; its age is told from then.
     pub heard_ns: u64,
 }
@@ -182,7 +184,7 @@ impl Event {
         let changes = match &self.body {
             Body::Snapshot(snapshot) => snapshot.ticks.len(),
             Body::Delta(delta) => delta.changes.len(),
-            Body::Restored(restored) => restored.ticks.len().saturating_mul(2),
+            Body::Restored(restored) => restored.ticks.as_ref().map_or(0, Vec::len).saturating_mul(2),
             _ => 0,
         };
         let bytes = size_of::<Self>().saturating_add(changes.saturating_mul(size_of::<TickChange>()));

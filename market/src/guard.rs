@@ -72,6 +72,8 @@ pub enum Offer {
     Covered,
     /// No snapshot to build on, and none can be bridged without venue ids.
     Unanchored,
+    /// Of a leg that has not joined the present epoch, while another leg has.
+    Unbound,
 }
 
 /// Why a snapshot was not taken.
@@ -129,6 +131,16 @@ enum Phase<S> {
     Live,
 }
 
+/// What one connection brought.
+#[derive(Clone, Copy, Debug)]
+struct Leg {
+    id: LegId,
+    /// Its last id, to notice that it went backwards on one connection.
+    last: Option<u64>,
+    /// Its ids are known to be the present epoch's: it was bridged to it, or opened since.
+    bound: bool,
+}
+
 /// The guard of one stream.
 #[derive(Clone, Debug)]
 pub struct Guard<S, D> {
@@ -143,14 +155,19 @@ pub struct Guard<S, D> {
     bump: bool,
     /// No update was applied since the snapshot.
     fresh: bool,
+    /// What is shown was kept over a start, and nothing of this start has joined it.
+    restored: bool,
+    /// Every leg was down: what is shown may lack what came meanwhile, until an update joins it or a snapshot comes.
+    interrupted: bool,
+    /// The last start or reopening of a leg, until an id above the shown version comes.
+    opened_ns: Option<u64>,
     held: VecDeque<Held<D>>,
     held_bytes: u64,
     hole_since_ns: Option<u64>,
     recent: VecDeque<u64>,
     /// Since when nothing but ids below the shown version came.
     below_since_ns: Option<u64>,
-    /// Last id seen per leg, to notice that it went backwards on one connection.
-    legs: Vec<(LegId, u64)>,
+    legs: Vec<Leg>,
     attempts: u32,
     refetch_at_ns: Option<u64>,
     counts: Counts,
@@ -168,6 +185,9 @@ impl<S, D> Guard<S, D> {
             phase: Phase::Waiting,
             bump: false,
             fresh: false,
+            restored: false,
+            interrupted: false,
+            opened_ns: None,
             held: VecDeque::new(),
             held_bytes: 0,
             hole_since_ns: None,
@@ -180,6 +200,39 @@ impl<S, D> Guard<S, D> {
         }
     }
 
+    /// Goes on from a book that was kept at a version: nothing at or below it will be shown again in its epoch. With
+    /// `from_log` what follows joins it; otherwise a snapshot must come first.
+    pub fn restore(&mut self, now_ns: u64, version: Version, from_log: bool) {
+        self.epoch = version.epoch;
+        self.shown = Some(version);
+        self.restored = true;
+        self.opened_ns = Some(now_ns);
+        if from_log {
+            self.phase = Phase::Live;
+        } else {
+            self.refetch_at_ns = Some(now_ns.saturating_add(self.limits.refetch_ns_min));
+        }
+    }
+
+    /// A leg's connection was opened, perhaps again: its ids may have started anew.
+    pub fn leg_up(&mut self, now_ns: u64, leg: LegId) {
+        self.legs.retain(|known| known.id != leg);
+        self.legs.push(Leg { id: leg, last: None, bound: true });
+        if self.shown.is_some() {
+            self.opened_ns = Some(now_ns);
+            self.below_since_ns = None;
+        }
+        if self.interrupted || self.refetch_at_ns.is_some() {
+            self.attempts = 0;
+            self.refetch_at_ns = Some(now_ns.saturating_add(self.limits.refetch_ns_min));
+        }
+    }
+
+    /// No leg is left: what is shown is no longer known to be all there is.
+    pub fn interrupt(&mut self) {
+        self.interrupted = self.shown.is_some();
+    }
+
     /// Version of the shown book.
     #[must_use]
     pub fn version(&self) -> Option<Version> {
@@ -190,9 +243,10 @@ impl<S, D> Guard<S, D> {
     #[must_use]
     pub fn state(&self) -> FeedState {
         match (&self.phase, self.shown) {
-            (Phase::Live, _) => FeedState::Live,
             (_, None) => FeedState::Syncing,
-            (_, Some(_)) => FeedState::Gapped,
+            (Phase::Live, Some(_)) if !self.interrupted => FeedState::Live,
+            _ if self.restored => FeedState::Syncing,
+            _ => FeedState::Gapped,
         }
     }
 
@@ -225,26 +279,54 @@ impl<S, D> Guard<S, D> {
         match sequence {
             Sequence::Arrival(seq) => self.offer_arrival(seq),
             Sequence::Venue { first, last } => {
-                let backwards = self.heard(leg, last);
+                let (at, backwards) = self.heard(leg, last);
+                if !self.binds(at, first) {
+                    return Offer::Unbound;
+                }
                 self.offer_venue(now_ns, first, last, backwards)
             }
         }
     }
 
-    /// Notes a leg's id; whether it went backwards on this leg.
+    /// Notes a leg's id; gives its place, and whether it went backwards on this leg.
     #[inline]
-    fn heard(&mut self, leg: LegId, last: u64) -> bool {
-        match self.legs.iter_mut().find(|(known, _)| *known == leg) {
-            Some((_, before)) => std::mem::replace(before, last) > last,
+    fn heard(&mut self, leg: LegId, last: u64) -> (usize, bool) {
+        let at = match self.legs.iter().position(|known| known.id == leg) {
+            Some(at) => at,
             None => {
-                self.legs.push((leg, last));
-                false
+                self.legs.push(Leg { id: leg, last: None, bound: true });
+                self.legs.len().saturating_sub(1)
             }
+        };
+        let Some(leg) = self.legs.get_mut(at) else { return (at, false) };
+        let backwards = leg.last.replace(last).is_some_and(|before| before > last);
+        if backwards && !leg.bound {
+            // It has started anew as the others did before; that is no further restart.
+            leg.bound = true;
+            return (at, false);
+        }
+        (at, backwards)
+    }
+
+    /// Whether a leg's update counts. After a new epoch it does once it reaches the shown version without a hole;
+    /// before, it may still carry the ids of the epoch before, which look like a hole of millions.
+    #[inline]
+    fn binds(&mut self, at: usize, first: u64) -> bool {
+        let next = self.shown.filter(|_| !self.bump).map_or(u64::MAX, |shown| shown.seq.saturating_add(1));
+        let others = self.legs.iter().any(|leg| leg.bound);
+        match self.legs.get_mut(at) {
+            Some(leg) if !leg.bound && first > next => !others,
+            Some(leg) => {
+                leg.bound = true;
+                true
+            }
+            None => true,
         }
     }
 
     fn offer_arrival(&mut self, seq: u64) -> Offer {
         match (&self.phase, self.shown) {
+            _ if self.restored || self.interrupted => Offer::Unanchored,
             (Phase::Live, Some(shown)) if seq > shown.seq => self.apply(Version::new(self.epoch, seq)),
             (_, Some(shown)) if seq <= shown.seq => self.repeat(seq),
             _ => Offer::Unanchored,
@@ -266,6 +348,8 @@ impl<S, D> Guard<S, D> {
         if last <= shown {
             return self.offer_old(now_ns, last, backwards);
         }
+        self.below_since_ns = None;
+        self.opened_ns = None;
         match self.phase {
             Phase::Live if first <= shown.saturating_add(1) => self.apply(Version::new(self.epoch, last)),
             Phase::Live => {
@@ -307,11 +391,16 @@ impl<S, D> Guard<S, D> {
         if !backwards && now_ns < since_ns.saturating_add(self.limits.restart_ns) {
             return Offer::Regression;
         }
+        self.restart(now_ns);
+        Offer::Hold
+    }
+
+    /// The venue's ids have restarted: the next snapshot opens a new epoch.
+    fn restart(&mut self, now_ns: u64) {
         self.counts.resets += 1;
         self.lose(now_ns);
         self.bump = true;
         self.drop_held();
-        Offer::Hold
     }
 
     fn repeat(&self, last: u64) -> Offer {
@@ -322,6 +411,8 @@ impl<S, D> Guard<S, D> {
     fn apply(&mut self, version: Version) -> Offer {
         self.shown = Some(version);
         self.fresh = false;
+        self.restored = false;
+        self.interrupted = false;
         self.below_since_ns = None;
         if self.recent.len() == RECENT_MAX {
             self.recent.pop_front();
@@ -389,7 +480,7 @@ impl<S, D> Guard<S, D> {
     ) -> Result<Option<(Version, S)>, Refusal> {
         match sequence {
             Sequence::Arrival(seq) => {
-                if self.shown.is_some_and(|shown| seq <= shown.seq) {
+                if !self.restored && self.shown.is_some_and(|shown| seq <= shown.seq) {
                     return Err(self.refuse(Refusal::Duplicate));
                 }
                 // A synthesized sequence has no meaning beyond its own start, so each start is an epoch.
@@ -405,11 +496,18 @@ impl<S, D> Guard<S, D> {
         let shown = self.shown.filter(|_| !self.bump).map(|shown| shown.seq);
         if matches!(self.phase, Phase::Live) && shown.is_some_and(|shown| id < shown) {
             // If one was asked for, the pause that was planned with the request goes on.
+            if self.interrupted {
+                self.below(now_ns);
+            }
             return Err(self.refuse(Refusal::Older));
         }
-        if self.bump && self.shown.is_some_and(|shown| id >= shown.seq) {
-            // From before the restart of the ids.
-            return Err(self.refuse(Refusal::Older));
+        let reaches = self.shown.is_some_and(|shown| id >= shown.seq);
+        if self.bump && reaches {
+            if !self.held.is_empty() {
+                // From before the restart of the ids, which the updates that are held have seen.
+                return Err(self.refuse(Refusal::Older));
+            }
+            self.bump = false;
         }
         while self.held.front().is_some_and(|front| front.last <= id) {
             let gone = self.held.pop_front().map_or(0, |held| held.bytes);
@@ -426,6 +524,7 @@ impl<S, D> Guard<S, D> {
         }
         if shown.is_some_and(|shown| self.reach(id) < shown) {
             self.plan_refetch(now_ns);
+            self.below(now_ns);
             return Err(self.refuse(Refusal::Older));
         }
         if self.held.is_empty() && !matches!(self.phase, Phase::Live) {
@@ -433,6 +532,15 @@ impl<S, D> Guard<S, D> {
             return Ok(None);
         }
         Ok(Some(self.replace(id, payload)))
+    }
+
+    /// A snapshot is below what is shown. If nothing else came for long after a start or a reopening, a quiet venue has
+    /// restarted; otherwise its snapshots merely lag.
+    fn below(&mut self, now_ns: u64) {
+        let long = self.opened_ns.is_some_and(|opened| now_ns >= opened.saturating_add(self.limits.restart_ns));
+        if long && !self.bump {
+            self.restart(now_ns);
+        }
     }
 
     /// How far a snapshot gets over the held updates that join it.
@@ -447,18 +555,21 @@ impl<S, D> Guard<S, D> {
 
     fn replace(&mut self, seq: u64, payload: S) -> (Version, S) {
         if self.bump {
-            self.epoch = self.next_epoch();
+            self.open_epoch();
             self.bump = false;
         }
-        if self.shown.is_some() && !matches!(self.phase, Phase::Live) {
+        if self.state() == FeedState::Gapped {
             self.counts.resyncs += 1;
         }
         let version = Version::new(self.epoch, seq);
         self.shown = Some(version);
         self.phase = Phase::Live;
         self.fresh = true;
+        self.restored = false;
+        self.interrupted = false;
         self.recent.clear();
         self.below_since_ns = None;
+        self.opened_ns = None;
         self.attempts = 0;
         self.refetch_at_ns = None;
         self.hole_since_ns = None;
@@ -516,13 +627,15 @@ impl<S, D> Guard<S, D> {
 
     /// A rebuilt book has the shown version but other content: the same place in a new epoch.
     pub fn diverged(&mut self) -> Option<Version> {
-        self.epoch = self.next_epoch();
+        self.open_epoch();
         self.shown = self.shown.map(|shown| Version::new(self.epoch, shown.seq));
         self.shown
     }
 
-    fn next_epoch(&self) -> u64 {
-        self.epoch.saturating_add(1).max(self.block)
+    /// Opens the next epoch, which no leg has joined yet.
+    fn open_epoch(&mut self) {
+        self.epoch = self.epoch.saturating_add(1).max(self.block);
+        self.legs.iter_mut().for_each(|leg| leg.bound = false);
     }
 
     /// Whether a snapshot should be asked for now; at most one is in flight, and the pauses double up to their cap.

@@ -2,11 +2,12 @@
 //!
 //! Never: an update applied that the guard did not admit.
 
-use super::{LaneConfig, QuoteChange};
-use crate::cut::{BookCut, InstrumentCut, LaneCounts};
+use super::{LaneConfig, QuoteChange, ahead::Ahead, kept::Kept};
+use crate::cut::{BookCut, InstrumentCut, LaneCounts, PriorityUpdate};
 use market::{
     AdmittedChanges, AdmittedTrade, Best, BestSide, Body, Book, Delta, Event, Feed, FeedState, Guard, LegId, Listing,
-    Quote, Scale, Sequence, Side, Snapshot, SymbolId, TickChange, TickKey, Trade, TradeGuard, U256, Version, Window,
+    Quote, Restored, Scale, Sequence, Side, Snapshot, SymbolId, TickChange, TickKey, Trade, TradeGuard, U256, Version,
+    Window,
     guard::{Counts, Offer},
     trade::TradeVerdict,
 };
@@ -41,6 +42,8 @@ pub(super) struct Instrument {
     content: Option<Version>,
     /// The book must be published whole.
     replaced: bool,
+    kept: Kept,
+    ahead: Ahead,
     last: Times,
     published: Published,
     quote_before: Option<Best>,
@@ -72,6 +75,8 @@ impl Instrument {
             scheduled: None,
             content: None,
             replaced: false,
+            kept: Kept::default(),
+            ahead: Ahead::default(),
             last: Times { received_ns: listed_ns, venue_ns: 0 },
             published: Published::default(),
             quote_before: None,
@@ -79,6 +84,10 @@ impl Instrument {
             admitted: Vec::new(),
             admitted_trades: Vec::new(),
         }
+    }
+
+    pub(super) fn symbol(&self) -> SymbolId {
+        self.symbol
     }
 
     pub(super) fn legs(&self) -> &[LegId] {
@@ -93,6 +102,20 @@ impl Instrument {
         }
         self.legs.push(leg);
         true
+    }
+
+    /// A leg was opened; whether it concerns the instrument, which then must be looked at.
+    pub(super) fn leg_up(&mut self, leg: LegId, now_ns: u64) -> bool {
+        let concerned = self.legs.is_empty() || self.legs.contains(&leg);
+        if concerned {
+            self.guard.leg_up(now_ns, leg);
+        }
+        concerned
+    }
+
+    /// No leg is left.
+    pub(super) fn interrupt(&mut self) {
+        self.guard.interrupt();
     }
 
     #[inline]
@@ -115,7 +138,15 @@ impl Instrument {
     }
 
     pub(super) fn state(&self) -> FeedState {
-        self.guard.state()
+        match self.guard.state() {
+            FeedState::Live if self.kept.is_ahead_of(self.content) => FeedState::Syncing,
+            state => state,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn levels(&self, side: Side) -> impl Iterator<Item = market::Level> + '_ {
+        self.book.levels(side)
     }
 
     pub(super) fn live_ticks(&self) -> usize {
@@ -130,15 +161,36 @@ impl Instrument {
             Body::Snapshot(snapshot) => self.snapshot(Timed { times, body: snapshot }, counts),
             Body::Trade { scale, trade } => self.trade(times, scale, trade, counts),
             Body::Broken(_) => self.guard.broken(times.received_ns),
-            Body::Restored(_) | Body::Listing(_) | Body::LegHeard | Body::LegUp | Body::LegDown | Body::End => {}
+            Body::Restored(restored) => self.restore(times.received_ns, &restored),
+            Body::Listing(_) | Body::LegHeard | Body::LegUp | Body::LegDown | Body::End => {}
         }
+    }
+
+    /// Goes on from a book that was kept; nothing if the stream has begun already.
+    fn restore(&mut self, now_ns: u64, restored: &Restored) {
+        if self.guard.version().is_some() {
+            return;
+        }
+        self.guard.restore(now_ns, restored.version, restored.from_log);
+        self.kept = Kept::of(restored);
+        let Some(ticks) = &restored.ticks else { return };
+        let ticks: Vec<TickChange> = ticks.iter().map(|tick| tick.tick).collect();
+        self.book.replace(&ticks, restored.scale, Window::Whole, &mut Vec::new());
+        self.content = Some(restored.version);
+        self.replaced = true;
+        self.last = Times { received_ns: restored.heard_ns, venue_ns: 0 };
     }
 
     #[inline]
     fn delta(&mut self, leg: LegId, delta: Timed<Delta>, counts: &mut LaneCounts) {
         let now_ns = delta.times.received_ns;
         let sequence = delta.body.sequence;
-        match self.guard.offer(now_ns, leg, sequence) {
+        let offer = self.guard.offer(now_ns, leg, sequence);
+        if self.kept.rewrites() && matches!(offer, Offer::Duplicate | Offer::Regression) {
+            // What was refused may be what a crash between two tables left out of one of them.
+            self.rewrite(&delta);
+        }
+        match offer {
             Offer::Apply(version) => {
                 self.apply(version, delta, counts);
                 self.drain(counts);
@@ -154,6 +206,15 @@ impl Instrument {
             Offer::Regression => counts.regressions += 1,
             Offer::Covered => counts.covered += 1,
             Offer::Unanchored => counts.unanchored += 1,
+            Offer::Unbound => counts.unbound += 1,
+        }
+    }
+
+    fn rewrite(&mut self, delta: &Timed<Delta>) {
+        let Some(shown) = self.guard.version() else { return };
+        let version = Version::new(shown.epoch, delta.body.sequence.last());
+        if delta.body.scale == self.book.scale() {
+            self.admit(version, delta.times, delta.body.changes.clone(), false);
         }
     }
 
@@ -190,12 +251,19 @@ impl Instrument {
             self.guard.broken(times.received_ns);
             return;
         }
-        for change in &changes {
-            self.book.apply(*change);
+        if self.kept.is_empty() {
+            for change in &changes {
+                self.book.apply(*change);
+            }
+        } else {
+            for change in self.kept.newer_than_kept(version, &changes) {
+                self.book.apply(change);
+            }
         }
         if let Window::Best(depth) = window {
             self.book.truncate(usize::try_from(depth).unwrap_or(usize::MAX), &mut changes);
         }
+        self.ahead.touch(&changes);
         counts.applied += 1;
         counts.venue_ahead += u64::from(times.venue_ns > times.received_ns);
         self.content = Some(version);
@@ -211,6 +279,7 @@ impl Instrument {
             let old = self.book.clone();
             self.book.rescale(finest).ok()?;
             self.replaced = true;
+            self.ahead.replaced();
             // The store keys ticks by their index, which has moved: the old ones die with the same version.
             self.retire(&old);
         }
@@ -242,6 +311,7 @@ impl Instrument {
             self.guard.broken(times.received_ns);
             return;
         }
+        let admitted = self.admitted.len();
         let mut deaths = Vec::new();
         self.book.replace(&ticks, finest, window, &mut deaths);
         if let Window::Best(depth) = window {
@@ -250,25 +320,32 @@ impl Instrument {
         let mut changes: Vec<TickChange> = self.book.ticks().collect();
         changes.append(&mut deaths);
         self.replaced = true;
+        self.kept = Kept::default();
+        self.ahead.replaced();
         self.content = Some(version);
         self.last = times;
         self.admit(version, times, changes, true);
         self.drain(counts);
         if let Some((shown, old)) = old.filter(|(shown, _)| self.guard.version() == Some(*shown)) {
-            self.compare(shown, &old);
+            self.compare(shown, &old, admitted);
         }
     }
 
-    /// Same version: the same content changes nothing, other content is a new epoch.
-    fn compare(&mut self, shown: Version, old: &Book) {
+    /// Same version: the same content changes nothing, other content is a new epoch. What was admitted on the way from
+    /// the given place on would then tell of a second book at one version.
+    fn compare(&mut self, shown: Version, old: &Book, admitted: usize) {
         let same = Side::BOTH.into_iter().all(|side| old.levels(side).eq(self.book.levels(side)));
         if same && old.scale() == self.book.scale() {
-            self.replaced = self.published.version != Some(shown);
+            let horizon = Side::BOTH.into_iter().all(|side| old.horizon(side) == self.book.horizon(side));
+            self.replaced = self.published.version != Some(shown) || !horizon;
             return;
         }
         if let Some(version) = self.guard.diverged() {
             self.content = Some(version);
-            let changes = self.book.ticks().collect();
+            self.admitted.truncate(admitted);
+            let mut changes: Vec<TickChange> = self.book.ticks().collect();
+            let gone = old.ticks().filter(|tick| self.book.reserves(tick.side, tick.key).is_zero());
+            changes.extend(gone.map(|tick| TickChange { reserves: U256::ZERO, ..tick }));
             self.admit(version, self.last, changes, true);
         }
     }
@@ -321,8 +398,9 @@ impl Instrument {
         if flags.exhausted {
             self.guard.refresh(now_ns);
         }
-        let state = match self.guard.state() {
-            FeedState::Live if stale => FeedState::Stale,
+        let state = match self.state() {
+            // Without a connection that is the first thing to know; what is missing will be seen when it is back.
+            FeedState::Live | FeedState::Gapped if stale => FeedState::Stale,
             state => state,
         };
         let feed = Feed { state, flags };
@@ -354,6 +432,21 @@ impl Instrument {
             && cut.admitted.is_empty()
             && cut.admitted_trades.is_empty();
         (!silent).then_some(cut)
+    }
+
+    /// Tells what happened since it was told last, if the instrument is wanted ahead of its cut.
+    #[inline]
+    pub(super) fn tell_ahead(&mut self, mark: u32, out: &mut Vec<PriorityUpdate>) {
+        if !self.ahead.heed(mark) {
+            return;
+        }
+        let Some(version) = self.content else { return };
+        let Some(book) = self.ahead.tell(&self.book, version) else { return };
+        let stale = self.published.feed.is_some_and(|feed| feed.state == FeedState::Stale);
+        let state = if stale { FeedState::Stale } else { self.state() };
+        let feed = Feed { state, flags: self.book.flags() };
+        let (symbol, received_ns, scale) = (self.symbol, self.last.received_ns, self.book.scale());
+        out.push(PriorityUpdate { symbol, version, received_ns, scale, feed, book });
     }
 
     fn book_cut(&self, version: Option<Version>, mut changes: Vec<market::LevelChange>) -> BookCut {

@@ -8,6 +8,8 @@ use market::{LegId, SymbolId};
 struct Leg {
     heard_ns: u64,
     silent: bool,
+    /// Its connection ended and was not opened again.
+    down: bool,
     instruments: Vec<SymbolId>,
 }
 
@@ -39,11 +41,24 @@ impl Legs {
         }
     }
 
-    pub(super) fn down(&mut self, leg: LegId, dirty: &mut Vec<SymbolId>) {
-        let Some(leg) = self.leg(leg) else { return };
-        if !std::mem::replace(&mut leg.silent, true) {
-            dirty.extend_from_slice(&leg.instruments);
+    pub(super) fn up(&mut self, leg: LegId) {
+        if let Some(leg) = self.leg(leg) {
+            leg.down = false;
         }
+    }
+
+    /// The connection ended; gives the instruments that it carried.
+    pub(super) fn down(&mut self, leg: LegId, dirty: &mut Vec<SymbolId>) -> Vec<SymbolId> {
+        let Some(leg) = self.leg(leg) else { return Vec::new() };
+        leg.silent = true;
+        leg.down = true;
+        dirty.extend_from_slice(&leg.instruments);
+        leg.instruments.clone()
+    }
+
+    /// Whether every one of some legs is down.
+    pub(super) fn down_all(&self, legs: &[LegId]) -> bool {
+        legs.iter().all(|leg| self.legs.get(usize::from(leg.0)).is_some_and(|leg| leg.down))
     }
 
     pub(super) fn join(&mut self, leg: LegId, symbol: SymbolId) {

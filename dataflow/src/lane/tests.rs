@@ -2,6 +2,8 @@
 //!
 //! Never: a wall clock; times are numbers that the test makes.
 
+mod returning;
+
 use super::*;
 use crate::cut::{BookCut, InstrumentCut};
 use market::{
