@@ -312,16 +312,14 @@ impl<S, D> Guard<S, D> {
     /// before, it may still carry the ids of the epoch before, which look like a hole of millions.
     #[inline]
     fn binds(&mut self, at: usize, first: u64) -> bool {
+        let Some(leg) = self.legs.get_mut(at).filter(|leg| !leg.bound) else { return true };
         let next = self.shown.filter(|_| !self.bump).map_or(u64::MAX, |shown| shown.seq.saturating_add(1));
-        let others = self.legs.iter().any(|leg| leg.bound);
-        match self.legs.get_mut(at) {
-            Some(leg) if !leg.bound && first > next => !others,
-            Some(leg) => {
-                leg.bound = true;
-                true
-            }
-            None => true,
+        if first <= next {
+            leg.bound = true;
+            return true;
         }
+        // If no leg has joined, it cannot be told whose ids are the old ones; the hole will bring a snapshot.
+        !self.legs.iter().any(|leg| leg.bound)
     }
 
     fn offer_arrival(&mut self, seq: u64) -> Offer {
@@ -643,15 +641,17 @@ impl<S, D> Guard<S, D> {
         let due = !matches!(self.phase, Phase::Aside(_)) && self.refetch_at_ns.is_some_and(|at| now_ns >= at);
         if due {
             self.counts.requests += 1;
+            self.attempts = self.attempts.saturating_add(1);
             self.plan_refetch(now_ns);
         }
         due
     }
 
+    /// The pause doubles with each request; an answer that heals nothing only begins it anew.
     fn plan_refetch(&mut self, now_ns: u64) {
-        let factor = 1_u64.checked_shl(self.attempts.min(32)).unwrap_or(u64::MAX);
+        let doublings = self.attempts.saturating_sub(1).min(32);
+        let factor = 1_u64.checked_shl(doublings).unwrap_or(u64::MAX);
         let pause = self.limits.refetch_ns_min.saturating_mul(factor).min(self.limits.refetch_ns_max);
-        self.attempts = self.attempts.saturating_add(1);
         self.refetch_at_ns = Some(now_ns.saturating_add(pause));
     }
 
