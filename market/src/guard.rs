@@ -283,7 +283,7 @@ impl<S, D> Guard<S, D> {
                 if !self.binds(at, first) {
                     return Offer::Unbound;
                 }
-                self.offer_venue(now_ns, first, last, backwards)
+                self.offer_venue(now_ns, first, last, backwards.then_some(leg))
             }
         }
     }
@@ -309,12 +309,13 @@ impl<S, D> Guard<S, D> {
     }
 
     /// Whether a leg's update counts. After a new epoch it does once it reaches the shown version without a hole;
-    /// before, it may still carry the ids of the epoch before, which look like a hole of millions.
+    /// before, it may still carry the ids of the epoch before, which look like a hole of millions. Nor does it while a
+    /// new epoch is awaited because of another leg.
     #[inline]
     fn binds(&mut self, at: usize, first: u64) -> bool {
         let Some(leg) = self.legs.get_mut(at).filter(|leg| !leg.bound) else { return true };
         let next = self.shown.filter(|_| !self.bump).map_or(u64::MAX, |shown| shown.seq.saturating_add(1));
-        if first <= next {
+        if !self.bump && first <= next {
             leg.bound = true;
             return true;
         }
@@ -332,7 +333,7 @@ impl<S, D> Guard<S, D> {
     }
 
     #[inline]
-    fn offer_venue(&mut self, now_ns: u64, first: u64, last: u64, backwards: bool) -> Offer {
+    fn offer_venue(&mut self, now_ns: u64, first: u64, last: u64, backwards: Option<LegId>) -> Offer {
         if first > last {
             return Offer::Regression;
         }
@@ -359,7 +360,7 @@ impl<S, D> Guard<S, D> {
     }
 
     /// Nothing shown that it could be older than: it waits for a snapshot.
-    fn offer_unshown(&mut self, last: u64, backwards: bool) -> Offer {
+    fn offer_unshown(&mut self, last: u64, backwards: Option<LegId>) -> Offer {
         if self.held.iter().any(|held| held.last == last) {
             return Offer::Duplicate;
         }
@@ -367,7 +368,7 @@ impl<S, D> Guard<S, D> {
             // The ids go on where they were: that was no restart.
             self.bump = false;
             self.drop_held();
-        } else if backwards {
+        } else if backwards.is_some() {
             // The ids of this connection restarted while the stream was waiting: what it held belongs to no book.
             self.drop_held();
         }
@@ -375,21 +376,22 @@ impl<S, D> Guard<S, D> {
     }
 
     /// At or below what is shown.
-    fn offer_old(&mut self, now_ns: u64, last: u64, backwards: bool) -> Offer {
+    fn offer_old(&mut self, now_ns: u64, last: u64, backwards: Option<LegId>) -> Offer {
         let repeat = self.repeat(last);
         if repeat == Offer::Duplicate {
             return repeat;
         }
-        if self.fresh {
-            return Offer::Covered;
-        }
         // Ids that go back on one connection have restarted. So have ids that a new connection brings if nothing else
-        // comes for long; a leg that merely lags is overtaken by the other before.
+        // comes for long; a leg that merely lags is overtaken by the other before, and what a snapshot covers soon ends.
         let since_ns = *self.below_since_ns.get_or_insert(now_ns);
-        if !backwards && now_ns < since_ns.saturating_add(self.limits.restart_ns) {
-            return Offer::Regression;
+        if backwards.is_none() && now_ns < since_ns.saturating_add(self.limits.restart_ns) {
+            return if self.fresh { Offer::Covered } else { Offer::Regression };
         }
         self.restart(now_ns);
+        if let Some(restarted) = backwards {
+            // The other legs may go on with the former ids for a while, which then belong to no book.
+            self.legs.iter_mut().for_each(|leg| leg.bound = leg.id == restarted);
+        }
         Offer::Hold
     }
 

@@ -400,6 +400,38 @@ fn after_a_new_epoch_a_leg_counts_once_it_is_bridged() {
 }
 
 #[test]
+fn ids_that_restart_before_any_update_was_applied_are_not_covered_for_ever() {
+    let mut tape = Tape::new();
+    assert_eq!(tape.snapshot(26_941_143), Ok(false));
+    tape.after(250);
+    assert_eq!(tape.delta(A, 26_941_140, 26_941_140), Offer::Covered);
+    let mut id = 624_086;
+    while tape.guard.counts().resets == 0 {
+        assert!(tape.now_ns <= 11_000 * MS, "never noticed");
+        tape.delta(B, id, id);
+        id += 1;
+        tape.after(500);
+    }
+    assert!(tape.now_ns >= 10_000 * MS);
+    let mut tape = live_at(100);
+    assert_eq!(tape.snapshot(110), Ok(true), "nothing was applied since");
+    assert_eq!(tape.delta(A, 5, 5), Offer::Hold, "back on one connection");
+    assert_eq!(tape.guard.counts().resets, 1);
+}
+
+#[test]
+fn a_leg_with_former_ids_undoes_no_restart() {
+    let mut tape = live_at(100);
+    assert_eq!(tape.delta(B, 101, 101), Offer::Apply(Version::new(0, 101)));
+    assert_eq!(tape.delta(A, 5, 5), Offer::Hold);
+    assert_eq!(tape.delta(B, 102, 102), Offer::Unbound);
+    assert_eq!(tape.snapshot(5), Ok(false));
+    assert_eq!(tape.delta(B, 103, 103), Offer::Unbound);
+    tape.delta(A, 6, 6);
+    assert_eq!(tape.guard.version(), Some(Version::new(1, 6)));
+}
+
+#[test]
 fn a_leg_opened_after_a_new_epoch_counts_at_once() {
     let mut tape = live_at(100);
     tape.delta(A, 5, 5);
