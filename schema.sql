@@ -25,7 +25,8 @@ ENGINE = MergeTree
 ORDER BY (venue, stream, height, part)
 SETTINGS non_replicated_deduplication_window = 10000;
 
--- Every admitted change of a tick, in order; reserves 0 is its death.
+-- Every admitted change of a tick, in order; reserves 0 is its death. `whole` is 1 in the rows of a whole book, which
+-- replaces all that came before it.
 CREATE TABLE IF NOT EXISTS tick_updates
 (
     venue LowCardinality(String),
@@ -39,13 +40,15 @@ CREATE TABLE IF NOT EXISTS tick_updates
     reserves UInt256,
     reserves_zero UInt8,
     version UInt128,
+    whole UInt8,
     price_exponent Int8,
     quantity_exponent Int8,
     updated_at DateTime64(9, 'UTC'),
     ingestion_timestamp DateTime64(9, 'UTC'),
     price Nullable(Decimal(76, 38)) ALIAS toDecimal256OrNull(concat(toString(tick_index), 'e', toString(price_exponent)), 38),
     quantity Nullable(Decimal(76, 38)) ALIAS toDecimal256OrNull(concat(toString(reserves), 'e', toString(quantity_exponent)), 38),
-    INDEX by_ingestion ingestion_timestamp TYPE minmax GRANULARITY 1
+    INDEX by_ingestion ingestion_timestamp TYPE minmax GRANULARITY 1,
+    INDEX by_whole whole TYPE minmax GRANULARITY 1
 )
 ENGINE = MergeTree
 ORDER BY (asset_0, asset_1, venue, version, asset_in, tick_index)
@@ -115,6 +118,34 @@ FROM
     GROUP BY venue, symbol, asset_0, asset_1
 );
 
+-- The greatest version at which every instrument was written whole: a tick whose last change is older is dead, whatever
+-- its row says. Read it with FINAL.
+CREATE TABLE IF NOT EXISTS book_snapshots
+(
+    venue LowCardinality(String),
+    symbol LowCardinality(String),
+    asset_0 LowCardinality(String),
+    asset_1 LowCardinality(String),
+    version UInt128,
+    updated_at DateTime64(9, 'UTC'),
+    ingestion_timestamp DateTime64(9, 'UTC')
+)
+ENGINE = ReplacingMergeTree(version)
+ORDER BY (asset_0, asset_1, venue, symbol)
+SETTINGS index_granularity = 1024, non_replicated_deduplication_window = 10000;
+
+CREATE MATERIALIZED VIEW IF NOT EXISTS book_snapshots_fill TO book_snapshots AS
+SELECT
+    venue, symbol, asset_0, asset_1,
+    last.1 AS version, last.2 AS updated_at, last.3 AS ingestion_timestamp
+FROM
+(
+    SELECT venue, symbol, asset_0, asset_1, max((version, updated_at, ingestion_timestamp)) AS last
+    FROM tick_updates
+    WHERE whole = 1
+    GROUP BY venue, symbol, asset_0, asset_1
+);
+
 -- Every trade, once. Read it with FINAL.
 CREATE TABLE IF NOT EXISTS trades
 (
@@ -154,3 +185,17 @@ SELECT
     count() AS trade_count
 FROM trades FINAL
 GROUP BY asset_0, asset_1, venue, minute;
+
+-- Blocks of epochs that were reserved, by every host that writes here. The first insert of a block wins: later ones carry
+-- the same deduplication token.
+CREATE TABLE IF NOT EXISTS epoch_blocks
+(
+    first UInt64,
+    identity String,
+    host String,
+    owner String,
+    reserved_at DateTime64(9, 'UTC')
+)
+ENGINE = MergeTree
+ORDER BY first
+SETTINGS non_replicated_deduplication_window = 10000;

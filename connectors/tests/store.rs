@@ -9,6 +9,10 @@
 mod child;
 #[path = "store/engine.rs"]
 mod engine;
+#[path = "store/raw.rs"]
+mod raw;
+#[path = "store/restore.rs"]
+mod restore;
 #[path = "store/state.rs"]
 mod state;
 #[path = "store/tables.rs"]

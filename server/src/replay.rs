@@ -12,6 +12,7 @@ pub use lines::ReplayChannel;
 use crate::{
     dead_letters::DeadLetters,
     hub::{Hub, HubConfig, Step},
+    raw_log::RawLog,
 };
 use connectors::{
     capture::{CaptureError, CaptureFrame, MergedCaptures},
@@ -62,6 +63,15 @@ pub struct ReplayOptions {
     pub admitted: bool,
 }
 
+/// Where a replay's frames are kept.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// Those that cannot be decoded.
+    pub dead_letters: DeadLetters,
+    /// All of them, as they came.
+    pub raw_log: Option<RawLog>,
+}
+
 /// What a replay came to.
 #[derive(Clone, Debug, Default)]
 pub struct ReplaySummary {
@@ -105,7 +115,7 @@ pub fn replay(
     captures: MergedCaptures,
     options: &ReplayOptions,
     listings: Arc<Listings>,
-    dead_letters: DeadLetters,
+    kept: Kept,
     out: &mut dyn Write,
     stepped: &mut dyn FnMut(&mut Step),
 ) -> Result<(ReplaySummary, Hub), ReplayError> {
@@ -124,10 +134,11 @@ pub fn replay(
     let (mut senders, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| feed()).unzip();
     senders.truncate(1);
     let (hub_sender, messages) = std::sync::mpsc::channel();
-    let guards = graph::start(GraphConfig { lane, ingest, best: true, priority: Arc::default() }, receivers, hub_sender)?;
+    let guards =
+        graph::start(GraphConfig { lane, ingest, best: true, priority: Arc::default() }, receivers, hub_sender)?;
 
     let directory = Arc::clone(listings.directory());
-    let source = Source { options: options.clone(), clock, decoder: Decoder::new(listings), dead_letters };
+    let source = Source { options: options.clone(), clock, decoder: Decoder::new(listings), kept };
     let decoding = thread::Builder::new()
         .name("replay-decode".to_owned())
         .spawn(move || source.run(captures, senders))
@@ -189,7 +200,7 @@ struct Source {
     options: ReplayOptions,
     clock: CutClock,
     decoder: Decoder,
-    dead_letters: DeadLetters,
+    kept: Kept,
 }
 
 impl Source {
@@ -212,9 +223,12 @@ impl Source {
             let fresh = batches.open(cut);
             let position = captured.position;
             let before = batches.events.len();
+            if let Some(log) = &mut self.kept.raw_log {
+                log.keep_at(self.options.venue, &captured.frame, position);
+            }
             let decoded = self.decoder.decode(self.options.venue, &captured.frame, position, &mut batches.events);
             if let Err(reason) = decoded {
-                self.dead_letters.keep(&captured.frame, &reason);
+                self.kept.dead_letters.keep(&captured.frame, &reason);
             }
             if fresh.and_then(|()| batches.added(before)).is_err() {
                 break;
@@ -224,7 +238,7 @@ impl Source {
             tracing::debug!("the workers ended before the capture did");
         }
         let feeds = self.decoder.counts().collect();
-        Ok(Decoded { frames, dead_letters: self.dead_letters.count(), feeds })
+        Ok(Decoded { frames, dead_letters: self.kept.dead_letters.count(), feeds })
     }
 
     fn wanted(&self, captured: &CaptureFrame) -> bool {

@@ -4,11 +4,13 @@
 
 use crate::{config::Config, exit::Exit};
 use connectors::clickhouse::{
-    StoreAddress,
+    EpochBlocks, RestoreError, RestoredState, StoreAddress,
     child::{self, ChildOptions, EngineChild},
     engine::EngineError,
     fetch::FetchError,
+    heal,
     read::{self, ReadError},
+    restore,
     schema::{self, SchemaError},
     sink::{SinkError, SinkInput, SinkOptions, SinkReport, SinkView, run_sink},
     writer::{StoreWriter, WriterOptions},
@@ -36,6 +38,9 @@ pub enum StoreError {
     /// Its content cannot be read.
     #[error("the store cannot be read")]
     Read(#[from] ReadError),
+    /// Its content cannot be restored.
+    #[error("the store's state cannot be restored")]
+    Restore(#[from] RestoreError),
     /// This program's own path is not known.
     #[error("this program cannot find itself to start the engine")]
     Program(#[source] std::io::Error),
@@ -119,7 +124,42 @@ impl Store {
         &self.address
     }
 
-    /// The epochs that instruments reached, by `venue/symbol`, and the greatest of them.
+    /// Every instrument's kept book, after what a crash left out was filled in. To be called before the sink starts.
+    ///
+    /// # Errors
+    /// [`StoreError::Restore`].
+    pub async fn restore(&self) -> Result<RestoredState, StoreError> {
+        let state = restore::restore(&self.address.client()).await?;
+        let ticks: usize = state.instruments.iter().flat_map(|found| &found.restored.ticks).map(Vec::len).sum();
+        let healed = state.healed;
+        tracing::info!(
+            instruments = state.instruments.len(),
+            ticks,
+            ?healed,
+            buried = state.buried,
+            "the store's state"
+        );
+        Ok(state)
+    }
+
+    /// Fills in what a crash left out of the filled tables.
+    ///
+    /// # Errors
+    /// [`StoreError::Restore`].
+    pub async fn heal(&self) -> Result<(), StoreError> {
+        let healed = heal(&self.address.client()).await.map_err(RestoreError::from)?;
+        tracing::info!(?healed, "the store's state");
+        Ok(())
+    }
+
+    /// The blocks of epochs that all hosts with this store share.
+    #[must_use]
+    pub fn epoch_blocks(&self) -> EpochBlocks {
+        EpochBlocks::new(self.address.client())
+    }
+
+    /// The epochs that instruments reached, by `venue/symbol`, and the greatest of them. After [`Store::restore`] nothing
+    /// that a crash left out is missing in them.
     ///
     /// # Errors
     /// [`StoreError::Read`].

@@ -17,10 +17,7 @@ use dataflow::{
 };
 use market::{Level, Quote, Scale, Venue, guard::Limits};
 use serde_json::Value;
-use server::{
-    dead_letters::DeadLetters,
-    replay::{ReplayChannel, ReplayOptions, ReplaySummary, replay},
-};
+use server::replay::{Kept, ReplayChannel, ReplayOptions, ReplaySummary, replay};
 use sprag_tests::{
     corpus,
     reference::{self, Reconstruction},
@@ -39,7 +36,7 @@ fn run(path: &Path, options: &ReplayOptions) -> (Vec<u8>, ReplaySummary) {
     let captures = MergedCaptures::open(&[path.to_owned()]).unwrap();
     let listings = Listings::new(Arc::default()).with_epochs(foldhash::HashMap::default(), 1);
     let mut out = Vec::new();
-    let replayed = replay(captures, options, Arc::new(listings), DeadLetters::default(), &mut out, &mut |_| {});
+    let replayed = replay(captures, options, Arc::new(listings), Kept::default(), &mut out, &mut |_| {});
     let (summary, _) = replayed.unwrap();
     (out, summary)
 }
@@ -299,7 +296,7 @@ fn two_captures_at_once_are_as_good_as_each_alone() {
     let captures = MergedCaptures::open(&[second.clone(), first.clone()]).unwrap();
     let mut out = Vec::new();
     let listings = Arc::new(Listings::new(Arc::default()));
-    replay(captures, &options(Venue::BinanceSpot, 2), listings, DeadLetters::default(), &mut out, &mut |_| {}).unwrap();
+    replay(captures, &options(Venue::BinanceSpot, 2), listings, Kept::default(), &mut out, &mut |_| {}).unwrap();
     let readers = read(&out);
     for path in [first, second] {
         for (symbol, book) in reference::binance_spot(path).unwrap().books {

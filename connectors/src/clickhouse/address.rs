@@ -8,6 +8,14 @@ use std::fmt;
 /// Database that the tables live in unless another is configured.
 pub const DATABASE_DEFAULT: &str = "sprag";
 
+/// Settings under which one insert is one block, and so one part: it is there whole or not at all, in the table and in
+/// each view. The bounds of the writer's batches are far below these.
+pub const ONE_BLOCK: [(&str, &str); 3] = [
+    ("max_insert_block_size", "1000000000"),
+    ("min_insert_block_size_rows", "1000000000"),
+    ("min_insert_block_size_bytes", "1000000000000"),
+];
+
 /// A server, the credentials for it, and the database of the tables.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoreAddress {

@@ -2,7 +2,10 @@
 //!
 //! Never: a read of `tick_state` without FINAL where a dead tick would count; PREWHERE, which runs before FINAL.
 
-use super::rows::{asset_in, from_store};
+use super::{
+    rows::{asset_in, from_store},
+    writer::LiveKey,
+};
 use clickhouse::{Client, Row, types::UInt256};
 use market::{Instrument, Scale, Side, TickKey, TrancheId, U256, Version};
 use serde::Deserialize;
@@ -83,15 +86,6 @@ impl StoredVersion {
     }
 }
 
-/// What the writer needs before a whole book: the greatest stored version and the live keys.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LiveKeys {
-    /// Greatest version of any tick of the instrument, the dead ones included; `None` if there is no tick.
-    pub stored: Option<Version>,
-    /// The keys of the live ticks.
-    pub keys: Vec<(Side, TickKey)>,
-}
-
 #[derive(Row, Deserialize)]
 struct TickRow {
     asset_in: String,
@@ -156,23 +150,11 @@ pub async fn instrument_versions(client: &Client) -> Result<Vec<StoredVersion>, 
     client.query(query).fetch_all().await.map_err(failed("the versions"))
 }
 
-/// The live keys of an instrument and its greatest version in `tick_state`.
-///
-/// The version is taken there and not from `instrument_version`: a crash between the two views must not make the
-/// writer believe that deaths were stored.
+/// The live keys of an instrument, each with the version of its last change.
 ///
 /// # Errors
 /// [`ReadError`].
-pub async fn live_keys(client: &Client, instrument: &Instrument) -> Result<LiveKeys, ReadError> {
-    let (ticks, stored) = client
-        .query("SELECT count(), max(version) FROM tick_state WHERE asset_0 = ? AND asset_1 = ? AND venue = ?")
-        .bind(&*instrument.asset_0)
-        .bind(&*instrument.asset_1)
-        .bind(instrument.venue.name())
-        .fetch_one::<(u64, u128)>()
-        .await
-        .map_err(failed("a version"))?;
+pub async fn live_keys(client: &Client, instrument: &Instrument) -> Result<Vec<LiveKey>, ReadError> {
     let live = book(client, instrument).await?;
-    let keys = live.into_iter().map(|tick| (tick.side, tick.key)).collect();
-    Ok(LiveKeys { stored: (ticks > 0).then(|| Version::from_u128(stored)), keys })
+    Ok(live.into_iter().map(|tick| LiveKey { side: tick.side, key: tick.key, version: tick.version }).collect())
 }

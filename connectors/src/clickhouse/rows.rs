@@ -2,32 +2,72 @@
 //!
 //! Never: a wrapped number; a time beyond the column's range becomes the greatest that it holds.
 
+use crate::raw::{RawFrame, RawPayload};
 use clickhouse::{Row, types::UInt256};
-use market::{AdmittedTrade, Instrument, Scale, Side, TickChange, TrancheId, U256, Version};
-use serde::{Deserialize, Serialize};
+use market::{AdmittedTrade, Instrument, Scale, Side, TickChange, TrancheId, U256, Venue, Version};
+use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// The tables that the writer inserts into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Table {
-    /// Admitted changes of ticks; its views fill `tick_state` and `instrument_version`.
+    /// What arrived, as it arrived.
+    RawEvents,
+    /// Admitted changes of ticks; its views fill `tick_state`, `instrument_version` and `book_snapshots`.
     TickUpdates,
     /// Trades.
     Trades,
 }
 
 impl Table {
-    /// Both tables.
-    pub const ALL: [Self; 2] = [Self::TickUpdates, Self::Trades];
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::RawEvents, Self::TickUpdates, Self::Trades];
 
     /// The table's name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::RawEvents => "raw_events",
             Self::TickUpdates => "tick_updates",
             Self::Trades => "trades",
         }
+    }
+}
+
+/// One message of a venue, waiting to be inserted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawEvent {
+    /// Whose message it is.
+    pub venue: Venue,
+    /// The connection that carried it.
+    pub stream: Arc<str>,
+    /// Its place on that connection; strictly increasing.
+    pub position: u64,
+    /// The place of the message before it on that connection; its own if it is the first.
+    pub previous: u64,
+    /// Its bytes, exactly as they were on the wire.
+    pub payload: Box<[u8]>,
+    /// When it was received, Unix nanoseconds.
+    pub received_ns: u64,
+}
+
+impl RawEvent {
+    /// A frame of a venue at a place of its connection.
+    #[must_use]
+    pub fn of_frame(venue: Venue, frame: &RawFrame, position: u64, previous: u64) -> Self {
+        let payload = match &frame.raw {
+            RawPayload::Text(text) => text.as_bytes(),
+            RawPayload::Binary(bytes) => bytes,
+        };
+        let stream = Arc::clone(&frame.conn);
+        Self { venue, stream, position, previous, payload: payload.into(), received_ns: frame.ts_ns }
+    }
+
+    /// Bytes that it occupies while it waits.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        u64::try_from(size_of::<Self>().saturating_add(self.payload.len())).unwrap_or(u64::MAX)
     }
 }
 
@@ -40,6 +80,8 @@ pub struct TickUpdate {
     pub change: TickChange,
     /// The version that it belongs to.
     pub version: Version,
+    /// It is of a whole book.
+    pub whole: bool,
     /// The steps of its numbers.
     pub scale: Scale,
     /// The venue's time, Unix nanoseconds; 0 if unknown.
@@ -60,6 +102,8 @@ pub struct TradeRecord {
 /// Rows of one table, in the order in which they were pushed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rows {
+    /// Rows of [`Table::RawEvents`].
+    Raw(Vec<RawEvent>),
     /// Rows of [`Table::TickUpdates`].
     Ticks(Vec<TickUpdate>),
     /// Rows of [`Table::Trades`].
@@ -71,6 +115,7 @@ impl Rows {
     #[must_use]
     pub const fn none(table: Table) -> Self {
         match table {
+            Table::RawEvents => Self::Raw(Vec::new()),
             Table::TickUpdates => Self::Ticks(Vec::new()),
             Table::Trades => Self::Trades(Vec::new()),
         }
@@ -80,6 +125,7 @@ impl Rows {
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
+            Self::Raw(rows) => rows.len(),
             Self::Ticks(rows) => rows.len(),
             Self::Trades(rows) => rows.len(),
         }
@@ -99,6 +145,7 @@ impl Rows {
         put_text(&mut hash, stream);
         put_text(&mut hash, table.name());
         match self {
+            Self::Raw(rows) => rows.iter().for_each(|row| row.put(&mut hash)),
             Self::Ticks(rows) => rows.iter().for_each(|row| row.put(&mut hash)),
             Self::Trades(rows) => rows.iter().for_each(|row| row.put(&mut hash)),
         }
@@ -118,6 +165,18 @@ fn put_instrument(hash: &mut Sha256, instrument: &Instrument) {
     }
 }
 
+impl RawEvent {
+    fn put(&self, hash: &mut Sha256) {
+        put_text(hash, self.venue.name());
+        put_text(hash, &self.stream);
+        hash.update(self.position.to_le_bytes());
+        hash.update(self.previous.to_le_bytes());
+        hash.update(self.received_ns.to_le_bytes());
+        hash.update(u64::try_from(self.payload.len()).unwrap_or(u64::MAX).to_le_bytes());
+        hash.update(&self.payload);
+    }
+}
+
 impl TickUpdate {
     fn put(&self, hash: &mut Sha256) {
         put_instrument(hash, &self.instrument);
@@ -127,6 +186,7 @@ impl TickUpdate {
         hash.update(key.fee.to_le_bytes());
         hash.update(self.change.reserves.to_le_bytes::<32>());
         hash.update(self.version.to_u128().to_le_bytes());
+        hash.update([u8::from(self.whole)]);
         hash.update([self.scale.price.to_le_bytes(), self.scale.quantity.to_le_bytes()].as_flattened());
         hash.update(self.venue_ns.to_le_bytes());
         hash.update(self.received_ns.to_le_bytes());
@@ -180,6 +240,48 @@ fn time(ns: u64) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX)
 }
 
+/// Bytes for a column of texts, whatever they are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Payload<'a>(&'a [u8]);
+
+impl Serialize for Payload<'_> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_bytes(self.0)
+    }
+}
+
+/// A row of `raw_events` on its way. A venue's message is one part of one, and its id is its place.
+#[derive(Row, Serialize)]
+pub(super) struct RawEventRow<'a> {
+    venue: &'a str,
+    stream: &'a str,
+    height: u64,
+    previous_height: u64,
+    part: u32,
+    parts: u32,
+    message_id: String,
+    payload: Payload<'a>,
+    published_at: i64,
+    ingestion_timestamp: i64,
+}
+
+impl<'a> From<&'a RawEvent> for RawEventRow<'a> {
+    fn from(event: &'a RawEvent) -> Self {
+        Self {
+            venue: event.venue.name(),
+            stream: &event.stream,
+            height: event.position,
+            previous_height: event.previous,
+            part: 0,
+            parts: 1,
+            message_id: format!("{}/{}", event.stream, event.position),
+            payload: Payload(&event.payload),
+            published_at: time(event.received_ns),
+            ingestion_timestamp: time(event.received_ns),
+        }
+    }
+}
+
 /// A row of `tick_updates` on its way.
 #[derive(Row, Serialize, Deserialize)]
 pub(super) struct TickUpdateRow<'a> {
@@ -194,6 +296,7 @@ pub(super) struct TickUpdateRow<'a> {
     reserves: UInt256,
     reserves_zero: u8,
     version: u128,
+    whole: u8,
     price_exponent: i8,
     quantity_exponent: i8,
     updated_at: i64,
@@ -216,6 +319,7 @@ impl<'a> From<&'a TickUpdate> for TickUpdateRow<'a> {
             reserves: to_store(change.reserves),
             reserves_zero: u8::from(change.reserves.is_zero()),
             version: update.version.to_u128(),
+            whole: u8::from(update.whole),
             price_exponent: update.scale.price,
             quantity_exponent: update.scale.quantity,
             updated_at: time(update.venue_ns),

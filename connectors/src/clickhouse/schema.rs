@@ -86,7 +86,8 @@ struct Expected {
     /// Beginning of `engine_full`; the settings behind it may be tuned by the operator.
     engine: &'static str,
     sorting_key: &'static str,
-    columns: &'static [(&'static str, &'static str)],
+    /// In lists, so that tables can have one in common.
+    columns: &'static [&'static [(&'static str, &'static str)]],
 }
 
 const NAME: &str = "LowCardinality(String)";
@@ -113,12 +114,17 @@ const TICK_COLUMNS: &[(&str, &str)] = &[
     ("quantity", EXACT),
 ];
 
-const EXPECTED: [Expected; 8] = [
+const INSTRUMENT_COLUMNS: &[(&str, &str)] =
+    &[("venue", NAME), ("symbol", NAME), ("asset_0", NAME), ("asset_1", NAME), ("version", "UInt128")];
+
+const TIME_COLUMNS: &[(&str, &str)] = &[("updated_at", TIME), ("ingestion_timestamp", TIME)];
+
+const EXPECTED: [Expected; 11] = [
     Expected {
         table: "raw_events",
         engine: "MergeTree",
         sorting_key: "venue, stream, height, part",
-        columns: &[
+        columns: &[&[
             ("venue", NAME),
             ("stream", NAME),
             ("height", "UInt64"),
@@ -129,41 +135,37 @@ const EXPECTED: [Expected; 8] = [
             ("payload", "String"),
             ("published_at", TIME),
             ("ingestion_timestamp", TIME),
-        ],
+        ]],
     },
     Expected {
         table: "tick_updates",
         engine: "MergeTree",
         sorting_key: "asset_0, asset_1, venue, version, asset_in, tick_index",
-        columns: TICK_COLUMNS,
+        columns: &[TICK_COLUMNS, &[("whole", "UInt8")]],
     },
     Expected {
         table: "tick_state",
         engine: "ReplacingMergeTree(version, reserves_zero)",
         sorting_key: "asset_0, asset_1, venue, asset_in, tick_index, fee, tranche_key",
-        columns: TICK_COLUMNS,
+        columns: &[TICK_COLUMNS],
     },
     Expected {
         table: "instrument_version",
         engine: "ReplacingMergeTree(version)",
         sorting_key: "asset_0, asset_1, venue, symbol",
-        columns: &[
-            ("venue", NAME),
-            ("symbol", NAME),
-            ("asset_0", NAME),
-            ("asset_1", NAME),
-            ("version", "UInt128"),
-            ("price_exponent", "Int8"),
-            ("quantity_exponent", "Int8"),
-            ("updated_at", TIME),
-            ("ingestion_timestamp", TIME),
-        ],
+        columns: &[INSTRUMENT_COLUMNS, &[("price_exponent", "Int8"), ("quantity_exponent", "Int8")], TIME_COLUMNS],
+    },
+    Expected {
+        table: "book_snapshots",
+        engine: "ReplacingMergeTree(version)",
+        sorting_key: "asset_0, asset_1, venue, symbol",
+        columns: &[INSTRUMENT_COLUMNS, TIME_COLUMNS],
     },
     Expected {
         table: "trades",
         engine: "ReplacingMergeTree",
         sorting_key: "asset_0, asset_1, venue, trade_id",
-        columns: &[
+        columns: &[&[
             ("venue", NAME),
             ("symbol", NAME),
             ("asset_0", NAME),
@@ -179,10 +181,23 @@ const EXPECTED: [Expected; 8] = [
             ("ingestion_timestamp", TIME),
             ("price", EXACT),
             ("quantity", EXACT),
-        ],
+        ]],
+    },
+    Expected {
+        table: "epoch_blocks",
+        engine: "MergeTree",
+        sorting_key: "first",
+        columns: &[&[
+            ("first", "UInt64"),
+            ("identity", "String"),
+            ("host", "String"),
+            ("owner", "String"),
+            ("reserved_at", TIME),
+        ]],
     },
     Expected { table: "tick_state_fill", engine: "MaterializedView", sorting_key: "", columns: &[] },
     Expected { table: "instrument_version_fill", engine: "MaterializedView", sorting_key: "", columns: &[] },
+    Expected { table: "book_snapshots_fill", engine: "MaterializedView", sorting_key: "", columns: &[] },
     Expected { table: "candles", engine: "View", sorting_key: "", columns: &[] },
 ];
 
@@ -202,6 +217,13 @@ pub async fn apply(address: &StoreAddress) -> Result<(), SchemaError> {
         client.query_raw(statement).execute().await.map_err(failed(what))?;
     }
     check(&server, &address.database, true).await
+}
+
+/// What a view selects from `tick_updates`; empty if the script makes no such view.
+pub(super) fn view_select(view: &str) -> &'static str {
+    let head = format!("CREATE MATERIALIZED VIEW IF NOT EXISTS {view} TO ");
+    let made = statements(SCHEMA_SQL).into_iter().find_map(|statement| statement.split_once(&head));
+    made.and_then(|(_, rest)| rest.split_once(" AS\n")).map_or("", |(_, select)| select)
 }
 
 fn failed(action: &str) -> impl FnOnce(clickhouse::error::Error) -> SchemaError {
@@ -271,7 +293,7 @@ impl Expected {
         if self.columns.is_empty() {
             return None;
         }
-        for (name, expected) in self.columns {
+        for (name, expected) in self.columns.iter().copied().flatten() {
             let Some(column) = columns.iter().find(|column| column.name == *name) else {
                 return Some(Difference::ColumnMissing { name });
             };
@@ -280,7 +302,8 @@ impl Expected {
                 return Some(Difference::ColumnType { name, found, expected });
             }
         }
-        let known = |column: &FoundColumn| self.columns.iter().any(|(name, _)| *name == column.name);
+        let expected = || self.columns.iter().copied().flatten();
+        let known = |column: &FoundColumn| expected().any(|(name, _)| *name == column.name);
         let unexpected = columns.iter().find(|column| !known(column))?;
         Some(Difference::ColumnUnexpected { name: unexpected.name.as_str().into() })
     }
@@ -358,6 +381,15 @@ mod tests {
         for (statement, expected) in made.iter().zip(["raw_events", "tick_updates", "tick_state", "tick_state_fill"]) {
             assert!(statement.contains(&format!("IF NOT EXISTS {expected}")), "{statement}");
         }
+    }
+
+    #[test]
+    fn a_views_select_is_found_in_the_script() {
+        for view in ["tick_state_fill", "instrument_version_fill", "book_snapshots_fill"] {
+            let select = view_select(view);
+            assert!(select.starts_with("SELECT") && select.contains("FROM tick_updates"), "{view}: {select}");
+        }
+        assert_eq!(view_select("tick_state"), "");
     }
 
     #[test]

@@ -3,13 +3,15 @@
 //! Never: a decision; those are the writer's.
 
 use super::{
-    read::{self, LiveKeys},
-    rows::{Rows, TickUpdateRow, TradeRow},
-    writer::{Action, Batch, Counters, PushError, StoreWriter},
+    address::ONE_BLOCK,
+    read,
+    rows::{RawEvent, RawEventRow, Rows, TickUpdateRow, TradeRow},
+    writer::{Action, Batch, Counters, LiveKey, PushError, StoreWriter},
 };
-use clickhouse::Client;
+use crate::halt;
+use clickhouse::{Client, RowWrite};
 use foldhash::HashMap;
-use market::{AdmittedChanges, AdmittedTrade, Directory, SymbolId, Version};
+use market::{AdmittedChanges, AdmittedTrade, Directory, Instrument, SymbolId, Version};
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, PoisonError},
@@ -18,9 +20,9 @@ use std::{
 use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 
 /// Longest wait for the store to take a piece of an insert; after it the attempt has failed and is repeated.
-const SEND_MAX: Duration = Duration::from_secs(30);
+pub(super) const SEND_MAX: Duration = Duration::from_secs(30);
 /// Longest wait for the store to confirm an insert with all that its views write.
-const CONFIRM_MAX: Duration = Duration::from_secs(120);
+pub(super) const CONFIRM_MAX: Duration = Duration::from_secs(120);
 /// Longest wait for the live keys of an instrument.
 const READ_MAX: Duration = Duration::from_secs(60);
 /// Events taken from the channel in one go.
@@ -33,6 +35,8 @@ pub enum SinkInput {
     Changes(AdmittedChanges),
     /// An admitted trade.
     Trade(AdmittedTrade),
+    /// A message of a venue, where these are kept.
+    Raw(RawEvent),
 }
 
 /// How the sink ends.
@@ -177,7 +181,7 @@ pub async fn run_sink(
 /// Outcome of an action.
 enum Done {
     Insert { token: Box<str>, outcome: Result<(), clickhouse::error::Error> },
-    Load { symbol: SymbolId, outcome: Result<LiveKeys, LoadError> },
+    Load { symbol: SymbolId, outcome: Result<Vec<LiveKey>, LoadError> },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -232,16 +236,22 @@ impl Sink {
     }
 
     fn push(&mut self, now_ns: u64, input: SinkInput) -> Result<(), SinkError> {
-        let symbol = match &input {
-            SinkInput::Changes(changes) => changes.symbol,
-            SinkInput::Trade(trade) => trade.symbol,
-        };
-        let instrument = self.directory.get(symbol).ok_or(SinkError::UnknownInstrument { symbol })?;
         match input {
-            SinkInput::Changes(changes) => self.writer.push_changes(now_ns, changes, &instrument)?,
-            SinkInput::Trade(trade) => self.writer.push_trade(now_ns, trade, &instrument),
+            SinkInput::Changes(changes) => {
+                let instrument = self.instrument(changes.symbol)?;
+                self.writer.push_changes(now_ns, changes, &instrument)?;
+            }
+            SinkInput::Trade(trade) => {
+                let instrument = self.instrument(trade.symbol)?;
+                self.writer.push_trade(now_ns, trade, &instrument);
+            }
+            SinkInput::Raw(event) => self.writer.push_raw(now_ns, event),
         }
         Ok(())
+    }
+
+    fn instrument(&self, symbol: SymbolId) -> Result<Arc<Instrument>, SinkError> {
+        self.directory.get(symbol).ok_or(SinkError::UnknownInstrument { symbol })
     }
 
     fn is_idle(&self) -> bool {
@@ -271,9 +281,7 @@ impl Sink {
                 tracing::warn!(%error, token, "an insert failed and is repeated");
                 self.writer.failed(now_ns, &token, &error.to_string());
             }
-            Done::Load { symbol, outcome: Ok(live) } => {
-                self.writer.live_keys(now_ns, symbol, live.stored, &live.keys);
-            }
+            Done::Load { symbol, outcome: Ok(keys) } => self.writer.live_keys(now_ns, symbol, &keys),
             Done::Load { symbol, outcome: Err(error) } => {
                 tracing::warn!(%error, symbol = symbol.0, "the live keys were not read and are asked for again");
                 self.writer.load_failed(now_ns, symbol, &error.to_string());
@@ -299,30 +307,32 @@ impl Sink {
 }
 
 async fn insert(client: Client, batch: Arc<Batch>) -> Done {
-    let (setting, token) = ("insert_deduplication_token", batch.token.clone());
-    let table = batch.table.name();
-    let sending = async {
-        match &batch.rows {
-            Rows::Ticks(rows) => {
-                let mut insert = client.insert::<TickUpdateRow<'_>>(table).await?;
-                insert = insert.with_timeouts(Some(SEND_MAX), Some(CONFIRM_MAX)).with_setting(setting, token);
-                for row in rows {
-                    insert.write(&TickUpdateRow::from(row)).await?;
-                }
-                insert.end().await
-            }
-            Rows::Trades(rows) => {
-                let mut insert = client.insert::<TradeRow<'_>>(table).await?;
-                insert = insert.with_timeouts(Some(SEND_MAX), Some(CONFIRM_MAX)).with_setting(setting, token);
-                for row in rows {
-                    insert.write(&TradeRow::from(row)).await?;
-                }
-                insert.end().await
-            }
-        }
+    let outcome = match &batch.rows {
+        Rows::Raw(rows) => send::<RawEventRow<'_>>(&client, &batch, rows.iter().map(Into::into)).await,
+        Rows::Ticks(rows) => send::<TickUpdateRow<'_>>(&client, &batch, rows.iter().map(Into::into)).await,
+        Rows::Trades(rows) => send::<TradeRow<'_>>(&client, &batch, rows.iter().map(Into::into)).await,
     };
-    let outcome = sending.await;
+    if outcome.is_ok() {
+        halt::point(&format!("inserted-{}", batch.table.name()));
+    }
     Done::Insert { token: batch.token.clone(), outcome }
+}
+
+/// Sends a batch as one block under its token.
+async fn send<'a, R: RowWrite>(
+    client: &Client,
+    batch: &Batch,
+    rows: impl Iterator<Item = R::Value<'a>>,
+) -> Result<(), clickhouse::error::Error> {
+    let mut insert = client.insert::<R>(batch.table.name()).await?.with_timeouts(Some(SEND_MAX), Some(CONFIRM_MAX));
+    for (name, value) in ONE_BLOCK {
+        insert = insert.with_setting(name, value);
+    }
+    insert = insert.with_setting("insert_deduplication_token", batch.token.clone());
+    for row in rows {
+        insert.write(&row).await?;
+    }
+    insert.end().await
 }
 
 async fn load(client: Client, directory: Arc<Directory>, symbol: SymbolId) -> Done {

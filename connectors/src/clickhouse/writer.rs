@@ -1,4 +1,4 @@
-//! The writer: admitted changes and trades in, batches with deterministic tokens out, in order, with nothing lost.
+//! The writer: admitted changes, trades and raw messages in, batches with deterministic tokens out, in order, with nothing lost.
 //! A state machine that is told the time and the outcome of what it asked for.
 //!
 //! Never: input or output, a clock, a dropped row; a second insert into a table while one is under way.
@@ -14,7 +14,7 @@ pub use options::{
 };
 pub use queue::Batch;
 
-use super::rows::{Rows, Table, TickUpdate, TradeRecord, tranche_key};
+use super::rows::{RawEvent, Rows, Table, TickUpdate, TradeRecord, tranche_key};
 use foldhash::{HashMap, HashSet};
 use market::{AdmittedChanges, AdmittedTrade, Instrument, Scale, Side, SymbolId, TickChange, TickKey, U256, Version};
 use options::backoff_ns;
@@ -29,7 +29,7 @@ use std::{
 pub enum Action {
     /// Insert these rows under their token, then report [`StoreWriter::inserted`] or [`StoreWriter::failed`].
     Insert(Arc<Batch>),
-    /// Read the instrument's live keys and version, then report [`StoreWriter::live_keys`] or
+    /// Read the instrument's live keys, then report [`StoreWriter::live_keys`] or
     /// [`StoreWriter::load_failed`].
     LoadLiveKeys(SymbolId),
 }
@@ -45,6 +45,17 @@ pub enum PushError {
         /// The tranche's number in this process.
         tranche: u32,
     },
+}
+
+/// A tick that lives in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LiveKey {
+    /// Its side.
+    pub side: Side,
+    /// Its key within the side.
+    pub key: TickKey,
+    /// The version of its last change.
+    pub version: Version,
 }
 
 /// An admitted event with its instrument.
@@ -76,6 +87,7 @@ struct Known {
 #[derive(Debug)]
 pub struct StoreWriter {
     options: WriterOptions,
+    raw: TableQueue,
     ticks: TableQueue,
     trades: TableQueue,
     /// Ordered, so that the same input asks in the same order.
@@ -94,6 +106,7 @@ impl StoreWriter {
     #[must_use]
     pub fn new(stream: &str, options: WriterOptions) -> Self {
         Self {
+            raw: TableQueue::new(Table::RawEvents, stream),
             ticks: TableQueue::new(Table::TickUpdates, stream),
             trades: TableQueue::new(Table::Trades, stream),
             options,
@@ -143,6 +156,15 @@ impl StoreWriter {
         self.trades.close_if_large(&self.options);
     }
 
+    /// Takes one message of a venue. It is inserted ahead of what was made of it, as far as both wait, but nothing waits
+    /// for it.
+    pub fn push_raw(&mut self, now_ns: u64, event: RawEvent) {
+        self.counters.rows_pushed += 1;
+        let bytes = event.bytes();
+        self.raw.append(now_ns, Rows::Raw(vec![event]), bytes, None);
+        self.raw.close_if_large(&self.options);
+    }
+
     /// The first whole book of an instrument in this process, or one in other steps: only the store knows which of
     /// its ticks the book lacks.
     fn needs_live_keys(&self, changes: &AdmittedChanges) -> bool {
@@ -170,6 +192,7 @@ impl StoreWriter {
             instrument: Arc::clone(instrument),
             change: *change,
             version: changes.version,
+            whole: changes.whole,
             scale: changes.scale,
             venue_ns: changes.venue_ns,
             received_ns: changes.received_ns,
@@ -196,7 +219,7 @@ impl StoreWriter {
 
     /// What to do next; to be asked until it has nothing, after every push and every report.
     pub fn poll(&mut self, now_ns: u64) -> Option<Action> {
-        for queue in [&mut self.ticks, &mut self.trades] {
+        for queue in [&mut self.raw, &mut self.ticks, &mut self.trades] {
             queue.close_if_old(now_ns, &self.options);
             if self.flushing && self.holds.is_empty() {
                 queue.close();
@@ -224,14 +247,15 @@ impl StoreWriter {
     #[must_use]
     pub fn next_deadline_ns(&self, now_ns: u64) -> Option<u64> {
         let loads = self.holds.values().filter(|hold| !hold.asked && hold.failures > 0).map(|hold| hold.retry_at_ns);
-        let queues = [&self.ticks, &self.trades].into_iter().filter_map(|queue| queue.deadline_ns(&self.options));
+        let queues =
+            [&self.raw, &self.ticks, &self.trades].into_iter().filter_map(|queue| queue.deadline_ns(&self.options));
         // What is due already waits for something else, and that will be reported.
         loads.chain(queues).filter(|deadline| *deadline > now_ns).min()
     }
 
     /// The store confirmed the batch with this token.
     pub fn inserted(&mut self, token: &str) {
-        for queue in [&mut self.ticks, &mut self.trades] {
+        for queue in [&mut self.raw, &mut self.ticks, &mut self.trades] {
             if let Some(rows) = queue.finish(token, &mut self.durable) {
                 self.counters.rows_inserted += count(rows);
                 self.counters.batches_inserted += 1;
@@ -243,21 +267,19 @@ impl StoreWriter {
     /// token, which makes a second success harmless.
     pub fn failed(&mut self, now_ns: u64, token: &str, error: &str) {
         self.note_error(now_ns, error);
-        for queue in [&mut self.ticks, &mut self.trades] {
+        for queue in [&mut self.raw, &mut self.ticks, &mut self.trades] {
             queue.retry(now_ns, token);
         }
     }
 
-    /// The store's live keys of an instrument, and its greatest version of it.
-    pub fn live_keys(&mut self, now_ns: u64, symbol: SymbolId, stored: Option<Version>, keys: &[(Side, TickKey)]) {
+    /// The store's live keys of an instrument, each with the version of its last change.
+    pub fn live_keys(&mut self, now_ns: u64, symbol: SymbolId, keys: &[LiveKey]) {
         let Some(hold) = self.holds.remove(&symbol) else { return };
         self.counters.loads += 1;
         let mut changes = hold.changes;
         let Some((whole, instrument)) = changes.pop_front() else { return };
         self.held_bytes = self.held_bytes.saturating_sub(whole.bytes());
-        // A store that is as far or farther has these deaths already, and perhaps births after them.
-        let older = stored.is_none_or(|stored| stored < whole.version);
-        let tombstones = if older { missing(keys, &whole.changes) } else { Vec::new() };
+        let tombstones = missing(keys, &whole);
         self.counters.tombstones += count(tombstones.len());
         self.counters.rows_pushed += count(tombstones.len());
         self.append(now_ns, &whole, &instrument, &tombstones);
@@ -295,7 +317,7 @@ impl StoreWriter {
     /// Whether nothing waits.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.holds.is_empty() && self.ticks.is_idle() && self.trades.is_idle()
+        self.holds.is_empty() && self.raw.is_idle() && self.ticks.is_idle() && self.trades.is_idle()
     }
 
     /// The source has to wait: the memory bound is reached, or a replay waits for live keys. What is pushed all the
@@ -308,7 +330,7 @@ impl StoreWriter {
     /// Bytes that wait for the store.
     #[must_use]
     pub fn pending_bytes(&self) -> u64 {
-        self.held_bytes + self.ticks.bytes() + self.trades.bytes()
+        self.held_bytes + self.raw.bytes() + self.ticks.bytes() + self.trades.bytes()
     }
 
     /// Version up to which everything pushed of the instrument is in the store.
@@ -327,7 +349,7 @@ impl StoreWriter {
     #[must_use]
     pub fn counters(&self, now_ns: u64) -> Counters {
         let held = self.holds.values().map(|hold| hold.since_ns);
-        let queued = [&self.ticks, &self.trades].into_iter().filter_map(TableQueue::oldest_ns);
+        let queued = [&self.raw, &self.ticks, &self.trades].into_iter().filter_map(TableQueue::oldest_ns);
         let failed = self.counters.last_error.is_some();
         Counters {
             pending_bytes: self.pending_bytes(),
@@ -339,11 +361,12 @@ impl StoreWriter {
     }
 }
 
-/// Tombstones for the keys that a whole book does not name at all, neither living nor dead.
-fn missing(keys: &[(Side, TickKey)], whole: &[TickChange]) -> Vec<TickChange> {
-    let named: HashSet<(Side, TickKey)> = whole.iter().map(|change| (change.side, change.key)).collect();
-    let lacking = keys.iter().filter(|key| !named.contains(key));
-    lacking.map(|(side, key)| TickChange { side: *side, key: *key, reserves: U256::ZERO }).collect()
+/// Tombstones for the keys that a whole book does not name at all, neither living nor dead. What changed after the book
+/// is left alone: a replay from an earlier place comes to it later.
+fn missing(keys: &[LiveKey], whole: &AdmittedChanges) -> Vec<TickChange> {
+    let named: HashSet<(Side, TickKey)> = whole.changes.iter().map(|change| (change.side, change.key)).collect();
+    let lacking = keys.iter().filter(|live| live.version <= whole.version && !named.contains(&(live.side, live.key)));
+    lacking.map(|live| TickChange { side: live.side, key: live.key, reserves: U256::ZERO }).collect()
 }
 
 fn count(items: usize) -> u64 {

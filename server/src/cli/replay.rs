@@ -6,17 +6,19 @@ use super::{Failure, Settings, runtime, start_log, venue};
 use crate::{
     config::Config,
     dead_letters::DeadLetters,
-    epochs::EpochJournal,
+    epochs::{EpochError, EpochJournal},
     exit::Exit,
     hub::Step,
-    replay::{self, ReplayChannel, ReplayError, ReplayOptions, ReplaySummary},
-    run,
-    store::{Sharing, Store},
+    raw_log::RawLog,
+    replay::{self, Kept, ReplayChannel, ReplayError, ReplayOptions, ReplaySummary},
+    run::{self, RunError},
+    store::{Sharing, Store, writer_options},
 };
 use clap::Args;
 use connectors::{
     capture::MergedCaptures,
     clickhouse::{SinkError, WriterOptions, sink::SinkInput},
+    halt,
     venue_feed::listings::Listings,
 };
 use foldhash::{HashMap, HashMapExt};
@@ -27,7 +29,11 @@ use std::{
     path::PathBuf,
     sync::Arc,
 };
-use tokio::sync::mpsc;
+use tokio::{
+    runtime::Runtime,
+    sync::{mpsc, oneshot},
+    task::{AbortHandle, JoinHandle},
+};
 
 #[derive(Debug, Args)]
 pub(super) struct ReplayArgs {
@@ -100,9 +106,8 @@ pub(super) fn replay(args: ReplayArgs) -> Result<(), Failure> {
         with_store(&config, captures, &options, dead_letters, &mut out)?
     } else {
         let listings = run::listings(&config, &Arc::default()).with_epochs(HashMap::new(), 1);
-        replay::replay(captures, &options, Arc::new(listings), dead_letters, &mut out, &mut |_| {})
-            .map_err(replay_failed)?
-            .0
+        let kept = Kept { dead_letters, raw_log: None };
+        replay::replay(captures, &options, Arc::new(listings), kept, &mut out, &mut |_| {}).map_err(replay_failed)?.0
     };
     print_summary(&summary);
     Ok(())
@@ -119,30 +124,74 @@ fn with_store(
     let runtime = runtime()?;
     let store_failed = |error: crate::store::StoreError| Failure::new(error.exit(), error);
     let store = runtime.block_on(Store::open(config, Sharing::Join)).map_err(store_failed)?;
+    runtime.block_on(store.heal()).map_err(store_failed)?;
     let (_, greatest) = runtime.block_on(store.epochs()).map_err(store_failed)?;
-    let epoch = EpochJournal::open(&config.data_dir)
-        .and_then(|journal| journal.of_identity(captures.identity(), greatest.saturating_add(1)))
-        .map_err(|error| Failure::new(Exit::Input, error))?;
+    let epochs_failed = |error: EpochError| Failure::new(error.exit(), error);
+    let journal = EpochJournal::open(&config.data_dir).map_err(epochs_failed)?.shared(store.epoch_blocks());
+    let reserved = journal.of_identity(captures.identity(), greatest.saturating_add(1));
+    let epoch = runtime.block_on(reserved).map_err(epochs_failed)?;
+    halt::point("epoch-reserved");
     let directory = Arc::new(Directory::default());
     let listings: Listings = run::listings(config, &directory).with_epochs(HashMap::new(), epoch);
     let identity = captures.identity().to_owned();
     let (queue, _, sink) = {
         let _guard = runtime.enter();
-        store.start_sink(&identity, WriterOptions::replay(), Arc::clone(&directory))
+        store.start_sink(&identity, replay_options(config), Arc::clone(&directory))
     };
+    let watch = Watch::start(&runtime, store, sink.abort_handle());
     let mut stepped = |step: &mut Step| hand_over(&queue, step);
-    let replayed = replay::replay(captures, options, Arc::new(listings), dead_letters, out, &mut stepped);
+    let raw_log = config.store.raw_venue_messages.then(|| RawLog::new(queue.clone()));
+    let kept = Kept { dead_letters, raw_log };
+    let replayed = replay::replay(captures, options, Arc::new(listings), kept, out, &mut stepped);
     drop(queue);
-    let report = runtime.block_on(async {
-        let report = sink.await;
-        store.close().await;
-        report
-    });
+    let report = runtime.block_on(sink);
+    if runtime.block_on(watch.end()) {
+        return Err(Failure::new(Exit::Store, RunError::EngineLost));
+    }
     let (summary, _) = replayed.map_err(replay_failed)?;
     let sink_failed = |error: SinkError| Failure::new(Exit::Store, error);
     let report = report.map_err(|error| Failure::new(Exit::Internal, error))?.map_err(sink_failed)?;
     eprintln!("store: {} rows in {} batches", report.counters.rows_inserted, report.counters.batches_inserted);
     Ok(summary)
+}
+
+/// Looks after the engine of a replay: without it the sink would try for ever.
+struct Watch {
+    done: oneshot::Sender<()>,
+    watching: JoinHandle<bool>,
+}
+
+impl Watch {
+    fn start(runtime: &Runtime, mut store: Store, sink: AbortHandle) -> Self {
+        let (done, told) = oneshot::channel();
+        let watching = runtime.spawn(async move {
+            let lost = tokio::select! {
+                () = store.lost() => true,
+                _ = told => false,
+            };
+            if lost {
+                sink.abort();
+            } else {
+                store.close().await;
+            }
+            lost
+        });
+        Self { done, watching }
+    }
+
+    /// Closes the store; whether its engine was lost before.
+    async fn end(self) -> bool {
+        if self.done.send(()).is_err() {
+            tracing::debug!("the engine was lost before the end");
+        }
+        self.watching.await.unwrap_or(true)
+    }
+}
+
+/// Batches as configured, but for their age: what they hold must not depend on a clock.
+fn replay_options(config: &Config) -> WriterOptions {
+    let WriterOptions { batch_rows, batch_bytes, .. } = writer_options(config);
+    WriterOptions { batch_rows, batch_bytes, ..WriterOptions::replay() }
 }
 
 /// Waits where the store's queue is full: a replay has time.

@@ -37,6 +37,8 @@ pub struct Store {
     /// Bytes that wait for the store; `batch_bytes` to 17,179,869,184. Beyond it the source waits,
     /// which is counted.
     pub pending_bytes: usize,
+    /// Keep every message of a venue as it arrived, in `raw_events`.
+    pub raw_venue_messages: bool,
     /// Path of the engine's library; empty = the fetched one.
     pub engine_library: PathBuf,
     /// Bytes of memory that the embedded engine may use; 268,435,456 to 1,099,511,627,776.
@@ -55,6 +57,7 @@ impl Default for Store {
             batch_bytes: 16 << 20,
             batch_age_ms: 200,
             pending_bytes: 128 << 20,
+            raw_venue_messages: false,
             engine_library: PathBuf::new(),
             engine_memory_bytes: 2_000_000_000,
         }

@@ -6,11 +6,11 @@ use super::{ChildArgs, LISTENING, lock};
 use crate::clickhouse::{engine::EngineError, fetch};
 use std::{
     ffi::OsString,
-    fs,
+    fs::{self, File},
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, ExitStatus, Stdio},
-    thread::JoinHandle,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 use tokio::sync::oneshot;
@@ -21,6 +21,9 @@ const START_MAX: Duration = Duration::from_secs(120);
 const STOP_MAX: Duration = Duration::from_secs(20);
 /// How often the child is looked at, which bounds how late its end is seen.
 const POLL_EVERY: Duration = Duration::from_millis(20);
+
+/// An engine whose parent was killed dies with it, but not in the same moment; a restart waits that long for it.
+const ORPHAN_MAX: Duration = Duration::from_secs(5);
 
 /// How the parent starts the engine.
 #[derive(Clone, Debug, Default)]
@@ -137,6 +140,17 @@ fn read_url(stdout: ChildStdout) -> Result<oneshot::Receiver<String>, EngineErro
     thread.map(|_| told).map_err(EngineError::system("read the engine's output"))
 }
 
+/// Takes the directory's lock, from a dying engine too.
+fn lock_in_time(data_dir: &Path) -> Result<File, EngineError> {
+    let until = Instant::now() + ORPHAN_MAX;
+    loop {
+        match lock(data_dir) {
+            Err(EngineError::InUse { .. }) if Instant::now() < until => thread::sleep(POLL_EVERY),
+            locked => return locked,
+        }
+    }
+}
+
 fn spawn(
     program: &Path,
     prefix: &[OsString],
@@ -147,7 +161,7 @@ fn spawn(
     fs::create_dir_all(data_dir).map_err(EngineError::directory(data_dir))?;
     let data_dir = fs::canonicalize(data_dir).map_err(EngineError::directory(data_dir))?;
     // Told here as well as by the child, because only here it is typed.
-    drop(lock(&data_dir)?);
+    drop(lock_in_time(&data_dir)?);
     let args = ChildArgs {
         data_dir,
         port: options.port,

@@ -98,10 +98,11 @@ impl TableQueue {
     pub(super) fn append(&mut self, now_ns: u64, rows: Rows, bytes: u64, mark: Option<(SymbolId, Version)>) {
         self.opened_ns.get_or_insert(now_ns);
         match (&mut self.open, rows) {
+            (Rows::Raw(open), Rows::Raw(rows)) => open.extend(rows),
             (Rows::Ticks(open), Rows::Ticks(rows)) => open.extend(rows),
             (Rows::Trades(open), Rows::Trades(rows)) => open.extend(rows),
             // Each table's rows come from one place that knows their kind.
-            (Rows::Ticks(_), Rows::Trades(_)) | (Rows::Trades(_), Rows::Ticks(_)) => debug_assert!(false),
+            (Rows::Raw(_) | Rows::Ticks(_) | Rows::Trades(_), _) => debug_assert!(false),
         }
         self.open_bytes += bytes;
         if let Some((symbol, version)) = mark {

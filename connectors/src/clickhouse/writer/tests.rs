@@ -32,6 +32,16 @@ fn delta(symbol: u32, seq: u64) -> AdmittedChanges {
     changes(symbol, seq, &[(Side::Bid, 100, seq), (Side::Ask, 101, seq)], false)
 }
 
+fn live(side: Side, index: i64, seq: u64) -> LiveKey {
+    LiveKey { side, key: TickKey::at(index), version: Version::new(1, seq) }
+}
+
+fn raw(position: u64, payload: &[u8]) -> RawEvent {
+    let previous = position.saturating_sub(1);
+    let (stream, payload) = ("a".into(), payload.into());
+    RawEvent { venue: Venue::BinanceSpot, stream, position, previous, payload, received_ns: position }
+}
+
 fn trade(id: &str, order: u64) -> AdmittedTrade {
     let trade =
         Trade { id: id.into(), order, tick_index: 5, quantity: U256::from(7_u64), taker: Side::Bid, venue_ns: order };
@@ -138,7 +148,7 @@ fn reports_about_something_else_change_nothing() {
     let batch = inserting(&mut writer, 0);
     writer.inserted("another");
     writer.failed(0, "another", "x");
-    writer.live_keys(0, SymbolId(9), None, &[]);
+    writer.live_keys(0, SymbolId(9), &[]);
     writer.load_failed(0, SymbolId(9), "x");
     assert_eq!(writer.poll(u64::MAX), None);
     writer.inserted(&batch.token);
@@ -175,28 +185,65 @@ fn the_first_whole_book_waits_for_the_stores_live_keys_and_buries_what_it_lacks(
     assert_eq!(writer.poll(0), None);
     assert_eq!(writer.counters(10).instruments_held, 1);
     let stored = [(Side::Bid, 99), (Side::Bid, 100), (Side::Ask, 102), (Side::Ask, 100)];
-    let stored = stored.map(|(side, index)| (side, TickKey::at(index)));
-    writer.live_keys(0, SymbolId(0), Some(Version::new(1, 4)), &stored);
+    writer.live_keys(0, SymbolId(0), &stored.map(|(side, index)| live(side, index, 4)));
     let counters = writer.counters(0);
     assert_eq!((counters.tombstones, counters.loads, counters.instruments_held), (2, 1, 0));
     writer.inserted(&other.token);
-    let rows = ticks(&inserting(&mut writer, 0));
+    let batch = inserting(&mut writer, 0);
+    let Rows::Ticks(all) = &batch.rows else { panic!("not ticks") };
+    assert!(all.iter().all(|row| row.whole), "the tombstones are of the whole book too");
+    let rows = ticks(&batch);
     let right = [(5, Side::Bid, 100, 1), (5, Side::Ask, 102, 0), (5, Side::Bid, 99, 0), (5, Side::Ask, 100, 0)];
     assert_eq!(rows, right);
 }
 
 #[test]
-fn no_tombstones_if_the_store_is_as_far_or_farther() {
-    for (stored, tombstones) in [(None, 1), (Some(4), 1), (Some(5), 0), (Some(6), 0)] {
-        let mut writer = writer(WriterOptions::default());
-        writer.push_changes(0, changes(0, 5, &[(Side::Bid, 100, 1)], true), &instrument(0)).unwrap();
-        assert_eq!(writer.poll(0), Some(Action::LoadLiveKeys(SymbolId(0))));
-        let stored = stored.map(|seq| Version::new(1, seq));
-        writer.live_keys(0, SymbolId(0), stored, &[(Side::Bid, TickKey::at(98))]);
-        assert_eq!(writer.counters(0).tombstones, tombstones, "{stored:?}");
-        writer.flush();
-        assert_eq!(ticks(&inserting(&mut writer, 0)).len(), usize::try_from(1 + tombstones).unwrap());
-    }
+fn what_changed_after_the_whole_book_gets_no_tombstone() {
+    let mut writer = writer(WriterOptions::default());
+    writer.push_changes(0, changes(0, 5, &[(Side::Bid, 100, 1)], true), &instrument(0)).unwrap();
+    assert_eq!(writer.poll(0), Some(Action::LoadLiveKeys(SymbolId(0))));
+    let keys = [live(Side::Bid, 98, 4), live(Side::Bid, 97, 5), live(Side::Bid, 96, 6), live(Side::Bid, 100, 9)];
+    writer.live_keys(0, SymbolId(0), &keys);
+    assert_eq!(writer.counters(0).tombstones, 2);
+    writer.flush();
+    let right = [(5, Side::Bid, 100, 1), (5, Side::Bid, 98, 0), (5, Side::Bid, 97, 0)];
+    assert_eq!(ticks(&inserting(&mut writer, 0)), right, "a book at the stored version heals as a later one does");
+}
+
+#[test]
+fn a_message_goes_ahead_of_what_was_made_of_it_and_counts_as_waiting() {
+    let mut writer = writer(WriterOptions { pending_bytes_max: 1_000, ..WriterOptions::default() });
+    writer.push_changes(0, delta(0, 1), &instrument(0)).unwrap();
+    writer.push_raw(0, raw(1, b"one"));
+    let small = writer.pending_bytes();
+    writer.push_raw(0, raw(2, &[7; 1_000]));
+    assert_eq!((writer.pending_bytes(), writer.is_full()), (small + raw(2, &[7; 1_000]).bytes(), true));
+    writer.flush();
+    let (first, second) = (inserting(&mut writer, 0), inserting(&mut writer, 0));
+    assert_eq!((first.table, second.table), (Table::RawEvents, Table::TickUpdates));
+    assert_eq!(first.rows, Rows::Raw(vec![raw(1, b"one"), raw(2, &[7; 1_000])]));
+    writer.failed(0, &first.token, "x");
+    writer.inserted(&second.token);
+    assert_eq!(writer.durable(SymbolId(0)), Some(Version::new(1, 1)), "it waits for no message");
+    assert_eq!(inserting(&mut writer, BACKOFF_FIRST_NS), first);
+    writer.inserted(&first.token);
+    assert_eq!((writer.pending_bytes(), writer.is_idle()), (0, true));
+}
+
+#[test]
+fn every_part_of_a_message_is_in_its_token() {
+    let token = |event: RawEvent| Rows::Raw(vec![event]).token(Table::RawEvents, "s");
+    let first = raw(3, b"x");
+    let others = [
+        RawEvent { venue: Venue::KrakenSpot, ..first.clone() },
+        RawEvent { stream: "b".into(), ..first.clone() },
+        RawEvent { previous: 1, ..first.clone() },
+        RawEvent { received_ns: 9, ..first.clone() },
+        raw(4, b"x"),
+        raw(3, b"y"),
+    ];
+    assert_eq!(token(first.clone()), token(first.clone()));
+    assert!(others.into_iter().all(|other| token(other) != token(first.clone())));
 }
 
 #[test]
@@ -208,7 +255,7 @@ fn only_a_first_or_rescaled_whole_book_asks_and_only_when_its_rows_are_stored() 
     assert_eq!(writer.poll(0), None, "rows of the instrument are under way");
     writer.inserted(&before.token);
     assert_eq!(writer.poll(0), Some(Action::LoadLiveKeys(SymbolId(0))));
-    writer.live_keys(0, SymbolId(0), None, &[]);
+    writer.live_keys(0, SymbolId(0), &[]);
     writer.push_changes(0, changes(0, 3, &[(Side::Bid, 100, 1)], true), &instrument(0)).unwrap();
     assert_eq!(writer.counters(0).instruments_held, 0, "the same steps");
     let finer =
@@ -230,13 +277,12 @@ fn held_changes_that_need_keys_again_are_held_again_in_order() {
     writer.push_changes(0, finer(changes(0, 3, &[(Side::Bid, 1_000, 1)], true)), &instrument(0)).unwrap();
     writer.push_changes(0, finer(delta(0, 4)), &instrument(0)).unwrap();
     assert_eq!(writer.poll(0), Some(Action::LoadLiveKeys(SymbolId(0))));
-    writer.live_keys(0, SymbolId(0), None, &[]);
+    writer.live_keys(0, SymbolId(0), &[]);
     let first = inserting(&mut writer, 0);
     assert_eq!(ticks(&first).iter().map(|row| row.0).collect::<Vec<_>>(), [1, 2, 2]);
     writer.inserted(&first.token);
     assert_eq!(writer.poll(0), Some(Action::LoadLiveKeys(SymbolId(0))));
-    let keys = [(Side::Bid, TickKey::at(100)), (Side::Ask, TickKey::at(101))];
-    writer.live_keys(0, SymbolId(0), Some(Version::new(1, 2)), &keys);
+    writer.live_keys(0, SymbolId(0), &[live(Side::Bid, 100, 2), live(Side::Ask, 101, 2)]);
     writer.flush();
     let second = inserting(&mut writer, 0);
     assert_eq!(ticks(&second).iter().map(|row| row.0).collect::<Vec<_>>(), [3, 3, 3, 4, 4]);
@@ -255,7 +301,7 @@ fn loads_are_bounded_and_repeated_when_they_fail() {
     assert_eq!(asked, (0..many - 1).map(|symbol| Action::LoadLiveKeys(SymbolId(symbol))).collect::<Vec<_>>());
     writer.load_failed(0, SymbolId(0), "gone");
     assert_eq!(writer.poll(0), Some(Action::LoadLiveKeys(SymbolId(many - 1))));
-    writer.live_keys(0, SymbolId(1), None, &[]);
+    writer.live_keys(0, SymbolId(1), &[]);
     assert_eq!(writer.next_deadline_ns(0), Some(BACKOFF_FIRST_NS));
     assert_eq!(writer.poll(BACKOFF_FIRST_NS), Some(Action::LoadLiveKeys(SymbolId(0))));
 }
@@ -272,7 +318,7 @@ fn an_event_without_changes_still_moves_the_durable_version() {
 
 #[test]
 fn a_replay_gives_the_same_batches_whatever_the_store_held_and_whenever_it_answered() {
-    let run = |stored: &[(Side, TickKey)], answer_at: u64, stream: &str| {
+    let run = |stored: &[LiveKey], answer_at: u64, stream: &str| {
         let mut writer = StoreWriter::new(stream, WriterOptions { batch_rows: 4, ..WriterOptions::replay() });
         let mut input: VecDeque<_> = (1..20_u64)
             .map(|seq| match seq {
@@ -300,7 +346,7 @@ fn a_replay_gives_the_same_batches_whatever_the_store_held_and_whenever_it_answe
                 }
                 Some(Action::LoadLiveKeys(symbol)) => {
                     now += answer_at;
-                    writer.live_keys(now, symbol, None, stored);
+                    writer.live_keys(now, symbol, stored);
                 }
                 None => {}
             }
@@ -311,7 +357,7 @@ fn a_replay_gives_the_same_batches_whatever_the_store_held_and_whenever_it_answe
     let first = run(&[], 0, "a");
     assert_eq!(run(&[], 1_000_000_000_000, "a"), first);
     assert!(run(&[], 0, "b").iter().all(|token| !first.contains(token)));
-    let with_leftovers = run(&[(Side::Ask, TickKey::at(7))], 5, "a");
+    let with_leftovers = run(&[live(Side::Ask, 7, 1)], 5, "a");
     assert!(first.iter().all(|token| with_leftovers.contains(token)));
     assert_eq!(with_leftovers.len(), first.len() + 2);
 }

@@ -1,0 +1,250 @@
+//! One instrument's rows on their way to a [`Restored`]: which of them live, and in which steps.
+//!
+//! Never: input or output; a tick that does not fit the finest steps shown in others.
+
+use market::{Restored, RestoredTick, Scale, Side, TickChange, TickKey, TrancheId, U256, Version};
+use std::fmt;
+
+/// A row of `tick_state` that is not dead by itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeptTick<'a> {
+    /// Base and quote asset.
+    pub(super) assets: [&'a str; 2],
+    pub(super) asset_in: &'a str,
+    pub(super) tick_index: i64,
+    pub(super) fee: u32,
+    pub(super) tranche_key: &'a str,
+    pub(super) reserves: U256,
+    pub(super) version: Version,
+    pub(super) scale: Scale,
+    pub(super) received_ns: i64,
+}
+
+/// Why an instrument's ticks cannot be used here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// Its rows have no common steps that hold all of their numbers.
+    Steps,
+    /// A tick rests what is none of its assets.
+    Asset,
+    /// A tick is of a tranche that this process cannot name.
+    Tranche,
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Steps => "its numbers do not fit common steps",
+            Self::Asset => "a tick rests none of its assets",
+            Self::Tranche => "a tick has a tranche without a name",
+        })
+    }
+}
+
+/// What is kept of one instrument.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The greatest version of anything in it.
+    version: Version,
+    /// A tick that changed last before this is dead.
+    whole: Option<Version>,
+    scale: Scale,
+    ticks: Vec<RestoredTick>,
+    /// There were rows in other steps.
+    mixed: bool,
+    heard_ns: i64,
+    replaced: u64,
+    flaw: Option<Flaw>,
+}
+
+impl Kept {
+    /// An instrument at a version, without ticks so far.
+    #[must_use]
+    pub const fn new(version: Version, scale: Scale, heard_ns: i64) -> Self {
+        let ticks = Vec::new();
+        Self { version, whole: None, scale, ticks, mixed: false, heard_ns, replaced: 0, flaw: None }
+    }
+
+    /// The instrument was written whole at this version.
+    pub fn replaced_at(&mut self, whole: Version) {
+        self.whole = self.whole.max(Some(whole));
+        self.version = self.version.max(whole);
+    }
+
+    /// How many live rows a whole book had replaced.
+    #[must_use]
+    pub const fn replaced(&self) -> u64 {
+        self.replaced
+    }
+
+    /// Why it has no ticks although there are rows.
+    #[must_use]
+    pub const fn flaw(&self) -> Option<Flaw> {
+        self.flaw
+    }
+
+    /// Takes a row; whether it is kept.
+    pub(super) fn take(&mut self, row: &KeptTick<'_>) -> bool {
+        self.version = self.version.max(row.version);
+        self.heard_ns = self.heard_ns.max(row.received_ns);
+        if self.whole.is_some_and(|whole| row.version < whole) {
+            self.replaced += 1;
+            return false;
+        }
+        if self.flaw.is_some() {
+            return false;
+        }
+        match self.tick(row) {
+            Ok(tick) => self.ticks.push(RestoredTick { tick, version: row.version }),
+            Err(flaw) => {
+                self.flaw = Some(flaw);
+                self.ticks = Vec::new();
+            }
+        }
+        self.flaw.is_none()
+    }
+
+    fn tick(&mut self, row: &KeptTick<'_>) -> Result<TickChange, Flaw> {
+        let [asset_0, asset_1] = row.assets;
+        let side = match row.asset_in {
+            asset if asset == asset_1 => Side::Bid,
+            asset if asset == asset_0 => Side::Ask,
+            _ => return Err(Flaw::Asset),
+        };
+        if !row.tranche_key.is_empty() {
+            return Err(Flaw::Tranche);
+        }
+        let key = TickKey { tick_index: row.tick_index, fee: row.fee, tranche: TrancheId(0) };
+        let tick = TickChange { side, key, reserves: row.reserves };
+        let finest = self.scale.finest(row.scale);
+        self.mixed |= row.scale != self.scale;
+        if finest != self.scale {
+            for kept in &mut self.ticks {
+                kept.tick = in_steps(kept.tick, self.scale, finest).ok_or(Flaw::Steps)?;
+            }
+            self.scale = finest;
+        }
+        in_steps(tick, row.scale, finest).ok_or(Flaw::Steps)
+    }
+
+    /// The book as the lane takes it. A stream that goes on from a log starts at the log's durable `cursor`, and what is
+    /// kept beyond that comes again; any other goes on from the greatest version.
+    #[must_use]
+    pub fn into_restored(mut self, cursor: Option<Version>) -> Restored {
+        if self.mixed {
+            // One price may be kept in two steps; the later change is the one that counts.
+            self.ticks.sort_unstable_by_key(|kept| (kept.tick.side, kept.tick.key, std::cmp::Reverse(kept.version)));
+            self.ticks.dedup_by_key(|kept| (kept.tick.side, kept.tick.key));
+        }
+        let version = cursor.unwrap_or(self.version);
+        Restored {
+            version,
+            through: self.version.max(version),
+            scale: self.scale,
+            ticks: self.flaw.is_none().then_some(self.ticks),
+            from_log: cursor.is_some(),
+            heard_ns: u64::try_from(self.heard_ns).unwrap_or(0),
+        }
+    }
+}
+
+/// A tick of one scale in a finer one.
+fn in_steps(tick: TickChange, from: Scale, finer: Scale) -> Option<TickChange> {
+    let tick_index = from.price_in(finer, tick.key.tick_index)?;
+    let reserves = from.quantity_in(finer, tick.reserves)?;
+    Some(TickChange { key: TickKey { tick_index, ..tick.key }, reserves, ..tick })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCALE: Scale = Scale { price: -2, quantity: -8 };
+
+    fn row(asset_in: &'static str, tick_index: i64, reserves: u64, seq: u64) -> KeptTick<'static> {
+        KeptTick {
+            assets: ["BTC", "USD"],
+            asset_in,
+            tick_index,
+            fee: 0,
+            tranche_key: "",
+            reserves: U256::from(reserves),
+            version: Version::new(1, seq),
+            scale: SCALE,
+            received_ns: i64::try_from(seq).unwrap(),
+        }
+    }
+
+    fn kept(rows: &[KeptTick<'_>]) -> Kept {
+        let mut kept = Kept::new(Version::new(1, 9), SCALE, 3);
+        for row in rows {
+            kept.take(row);
+        }
+        kept
+    }
+
+    fn short(restored: &Restored) -> Vec<(Side, i64, u64, u64)> {
+        let short = |kept: &RestoredTick| {
+            let reserves = u64::try_from(kept.tick.reserves).unwrap();
+            (kept.tick.side, kept.tick.key.tick_index, reserves, kept.version.seq)
+        };
+        restored.ticks.iter().flatten().map(short).collect()
+    }
+
+    #[test]
+    fn a_book_goes_on_from_its_greatest_version_or_from_the_cursor() {
+        let kept = kept(&[row("USD", 100, 1, 4), row("BTC", 101, 2, 7)]);
+        let live = kept.clone().into_restored(None);
+        assert_eq!((live.version, live.through, live.heard_ns), (Version::new(1, 9), Version::new(1, 9), 7));
+        assert_eq!(short(&live), [(Side::Bid, 100, 1, 4), (Side::Ask, 101, 2, 7)]);
+        assert!(!live.from_log);
+        for (cursor, through) in [(5, 9), (9, 9), (12, 12)] {
+            let batch = kept.clone().into_restored(Some(Version::new(1, cursor)));
+            assert_eq!((batch.version, batch.through), (Version::new(1, cursor), Version::new(1, through)));
+            assert_eq!((batch.from_log, batch.ticks), (true, live.ticks.clone()));
+        }
+        let behind = super::tests::kept(&[row("USD", 100, 1, 11)]).into_restored(None);
+        assert_eq!(behind.version, Version::new(1, 11), "no tick is above its instrument");
+    }
+
+    #[test]
+    fn what_a_whole_book_replaced_is_dead() {
+        let mut kept = Kept::new(Version::new(1, 9), SCALE, 0);
+        kept.replaced_at(Version::new(1, 6));
+        let taken = [5, 6, 7].map(|seq| kept.take(&row("USD", i64::try_from(seq).unwrap(), 1, seq)));
+        assert_eq!((taken, kept.replaced()), ([false, true, true], 1));
+        assert_eq!(short(&kept.into_restored(None)), [(Side::Bid, 6, 1, 6), (Side::Bid, 7, 1, 7)]);
+    }
+
+    #[test]
+    fn mixed_steps_become_the_finest() {
+        let finer = KeptTick { scale: Scale { price: -3, quantity: -9 }, ..row("USD", 1_005, 30, 5) };
+        let same_price = KeptTick { tick_index: 1_000, version: Version::new(1, 3), ..finer };
+        let coarse = row("BTC", 101, 2, 7);
+        let restored = kept(&[row("USD", 100, 1, 4), finer, same_price, coarse]).into_restored(None);
+        assert_eq!(restored.scale, Scale { price: -3, quantity: -9 });
+        let right = [(Side::Bid, 1_000, 10, 4), (Side::Bid, 1_005, 30, 5), (Side::Ask, 1_010, 20, 7)];
+        assert_eq!(short(&restored), right);
+    }
+
+    #[test]
+    fn what_cannot_be_used_leaves_the_version_without_ticks() {
+        let wide = KeptTick { scale: Scale { price: -38, quantity: -8 }, ..row("USD", 1, 1, 5) };
+        let whole = KeptTick { reserves: U256::MAX, ..row("USD", 1, 1, 5) };
+        let fine = KeptTick { scale: Scale { price: -2, quantity: -9 }, ..row("USD", 2, 1, 5) };
+        let tranche = KeptTick { tranche_key: "t", ..row("USD", 1, 1, 5) };
+        let before = row("USD", 100, 1, 4);
+        for (rows, flaw) in [
+            (vec![before, wide], Flaw::Steps),
+            (vec![whole, fine], Flaw::Steps),
+            (vec![fine, whole], Flaw::Steps),
+            (vec![before, row("ETH", 1, 1, 5)], Flaw::Asset),
+            (vec![before, tranche, before], Flaw::Tranche),
+        ] {
+            let kept = kept(&rows);
+            assert_eq!(kept.flaw(), Some(flaw));
+            let restored = kept.into_restored(None);
+            assert_eq!((restored.version, restored.ticks), (Version::new(1, 9), None), "{flaw}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Books as they were kept, from the store and from the checkpoint, brought together before a start.
+//!
+//! Never: a version below one that either of them holds.
+
+pub use connectors::clickhouse::RestoredInstrument;
+
+use crate::{
+    checkpoint::{self, CheckpointView},
+    store::{Store, StoreError},
+};
+use connectors::halt;
+use foldhash::{HashMap, HashMapExt};
+use market::{Body, Directory, Event, LegId, Listing, Restored, Venue, instrument::DirectoryFull};
+use std::path::Path;
+
+/// What a start goes on from.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// The books.
+    pub instruments: Vec<RestoredInstrument>,
+    /// The epochs that instruments reached, by `venue/symbol`.
+    pub epochs: HashMap<Box<str>, u64>,
+    /// The least epoch that was never used, as far as store and checkpoint know.
+    pub epoch_least: u64,
+}
+
+/// Reads what the store and the checkpoint of a data directory kept.
+///
+/// # Errors
+/// [`StoreError`]. A checkpoint that cannot be used is none.
+pub async fn load(data_dir: &Path, store: Option<&Store>, view: &CheckpointView) -> Result<Kept, StoreError> {
+    let checkpoint = checkpoint::load(data_dir, view);
+    let mut kept = Kept { epoch_least: 1, ..Kept::default() };
+    if let Some(store) = store {
+        kept.instruments = store.restore().await?.instruments;
+        let (epochs, greatest) = store.epochs().await?;
+        kept.epochs = epochs;
+        kept.epoch_least = greatest.saturating_add(1);
+    }
+    if let Some(checkpoint) = checkpoint {
+        kept.epoch_least = kept.epoch_least.max(checkpoint.epoch_least());
+        kept.instruments = merge(kept.instruments, checkpoint.instruments);
+    }
+    for instrument in &kept.instruments {
+        let name = format!("{}/{}", instrument.venue, instrument.symbol).into_boxed_str();
+        let epoch = kept.epochs.entry(name).or_default();
+        *epoch = instrument.restored.version.epoch.max(*epoch);
+    }
+    halt::point("restore-read");
+    Ok(kept)
+}
+
+/// Of each instrument the book with the greater version, in the order of the store, then of the checkpoint.
+///
+/// At one version the checkpoint's book is taken: it was written as a whole, while a crash may have left some of the
+/// store's tables behind its version. A stream that goes on from a log takes no book from a checkpoint: only of the
+/// store's book the position in the log is known.
+#[must_use]
+pub fn merge(store: Vec<RestoredInstrument>, checkpoint: Vec<RestoredInstrument>) -> Vec<RestoredInstrument> {
+    let mut merged = store;
+    let mut places: HashMap<(Venue, Box<str>), usize> = HashMap::with_capacity(merged.len());
+    for (at, instrument) in merged.iter().enumerate() {
+        places.insert((instrument.venue, instrument.symbol.clone()), at);
+    }
+    for instrument in checkpoint.into_iter().filter(|instrument| !instrument.restored.from_log) {
+        let place = places.get(&(instrument.venue, instrument.symbol.clone())).and_then(|at| merged.get_mut(*at));
+        match place {
+            None => merged.push(instrument),
+            Some(stored) if supersedes(&instrument.restored, &stored.restored) => *stored = instrument,
+            Some(_) => {}
+        }
+    }
+    merged
+}
+
+/// What brings kept books into the lanes, to be fed before anything else of their instruments: each one's listing, then
+/// its book. New epochs are taken from `block` on.
+///
+/// # Errors
+/// [`DirectoryFull`].
+pub fn events(
+    kept: Vec<RestoredInstrument>,
+    directory: &Directory,
+    block: u64,
+    now_ns: u64,
+) -> Result<Vec<Event>, DirectoryFull> {
+    let mut events = Vec::with_capacity(kept.len().saturating_mul(2));
+    for RestoredInstrument { venue, symbol, asset_0, asset_1, restored } in kept {
+        let instrument = directory.intern(venue, &symbol, &asset_0, &asset_1)?;
+        let listing = Listing { venue, pair: instrument.pair, epoch: restored.version.epoch, block };
+        let event = |body| Event::of(instrument.id, LegId(0), now_ns, 0, body);
+        events.extend([event(Body::Listing(listing)), event(Body::Restored(Box::new(restored)))]);
+    }
+    Ok(events)
+}
+
+fn supersedes(checkpoint: &Restored, stored: &Restored) -> bool {
+    !stored.from_log && checkpoint.version >= stored.version
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use market::{RestoredTick, Scale, Side, TickChange, U256, Version};
+
+    fn book(symbol: &str, seq: u64, quantity: u64) -> RestoredInstrument {
+        let version = Version::new(1, seq);
+        let tick = TickChange::at(Side::Bid, 7, U256::from(quantity));
+        RestoredInstrument {
+            venue: Venue::BinanceSpot,
+            symbol: symbol.into(),
+            asset_0: "A".into(),
+            asset_1: "B".into(),
+            restored: Restored {
+                version,
+                through: version,
+                scale: Scale { price: -2, quantity: -8 },
+                ticks: Some(vec![RestoredTick { tick, version }]),
+                from_log: false,
+                heard_ns: quantity,
+            },
+        }
+    }
+
+    fn from_log(instrument: RestoredInstrument) -> RestoredInstrument {
+        let restored = Restored { from_log: true, ..instrument.restored };
+        RestoredInstrument { restored, ..instrument }
+    }
+
+    fn without_ticks(instrument: RestoredInstrument) -> RestoredInstrument {
+        let restored = Restored { ticks: None, ..instrument.restored };
+        RestoredInstrument { restored, ..instrument }
+    }
+
+    #[test]
+    fn the_greater_version_wins_instrument_by_instrument() {
+        let store = vec![book("OLD", 5, 1), book("NEW", 9, 1), book("ONLY-STORE", 3, 1)];
+        let checkpoint = vec![book("NEW", 8, 2), book("OLD", 6, 2), book("ONLY-FILE", 2, 2)];
+        let expected = vec![book("OLD", 6, 2), book("NEW", 9, 1), book("ONLY-STORE", 3, 1), book("ONLY-FILE", 2, 2)];
+        assert_eq!(merge(store, checkpoint), expected);
+    }
+
+    #[test]
+    fn an_epoch_outweighs_any_sequence() {
+        let mut bumped = book("A", 1, 2);
+        bumped.restored.version = Version::new(2, 1);
+        assert_eq!(merge(vec![book("A", u64::MAX, 1)], vec![bumped.clone()]), [bumped]);
+    }
+
+    #[test]
+    fn at_one_version_the_book_that_was_written_whole_is_taken() {
+        assert_eq!(merge(vec![book("A", 5, 1)], vec![book("A", 5, 2)]), [book("A", 5, 2)]);
+        assert_eq!(merge(vec![without_ticks(book("A", 5, 1))], vec![book("A", 5, 2)]), [book("A", 5, 2)]);
+        let bound = vec![without_ticks(book("A", 6, 1))];
+        assert_eq!(merge(bound.clone(), vec![book("A", 5, 2)]), bound);
+    }
+
+    #[test]
+    fn a_stream_that_goes_on_from_a_log_takes_nothing_from_a_checkpoint() {
+        let stored = vec![from_log(book("A", 5, 1))];
+        assert_eq!(merge(stored.clone(), vec![book("A", 6, 2), from_log(book("B", 1, 2))]), stored);
+    }
+
+    #[test]
+    fn symbols_of_two_venues_are_two_instruments() {
+        let other = RestoredInstrument { venue: Venue::KrakenSpot, ..book("A", 9, 2) };
+        assert_eq!(merge(vec![book("A", 5, 1)], vec![other.clone()]), [book("A", 5, 1), other]);
+    }
+}
