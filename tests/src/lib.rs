@@ -6,3 +6,4 @@ pub mod bench;
 pub mod corpus;
 pub mod process;
 pub mod reference;
+pub mod scenario;

@@ -5,13 +5,13 @@
 use anyhow::{Context, Result, bail, ensure};
 use std::{
     env,
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fs::{self, File},
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
-    sync::{OnceLock, mpsc},
+    sync::{Mutex, OnceLock, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -25,8 +25,8 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 pub const POLL_EVERY: Duration = Duration::from_millis(10);
 /// Longest wait for an orderly end before the process is killed: the store's own flush is done long before.
 const END_MAX: Duration = Duration::from_secs(30);
-/// What a server says once terminals may connect.
-const UP: &str = "sprag is up: http://";
+/// What a process that listens says once it does.
+const UP: &str = " is up: http://";
 
 /// The binary under test, built if nobody has built it yet.
 ///
@@ -131,25 +131,51 @@ impl Drop for Guard {
     }
 }
 
-/// A running `sprag run`, on a port of the system's choice.
-pub struct Server {
-    address: SocketAddr,
-    guard: Guard,
-    log: PathBuf,
-    /// Kept until the process has ended.
-    _log_directory: TempDir,
+/// How a process of the binary is started.
+#[derive(Clone, Debug, Default)]
+pub struct Launch {
+    arguments: Vec<OsString>,
+    environment: Vec<(String, String)>,
 }
 
-impl Server {
-    /// Starts a server with that data directory and waits until terminals may connect.
+impl Launch {
+    /// `sprag run` with that data directory, on that port; 0 for any.
+    #[must_use]
+    pub fn run(data_dir: &Path, port: u16) -> Self {
+        let launch = Self::default().with(&["run", "--port", &port.to_string(), "--data-dir"]);
+        launch.with_path(data_dir)
+    }
+
+    /// More arguments.
+    #[must_use]
+    pub fn with(mut self, arguments: &[&str]) -> Self {
+        self.arguments.extend(arguments.iter().map(OsString::from));
+        self
+    }
+
+    /// One more argument, a path.
+    #[must_use]
+    pub fn with_path(mut self, path: &Path) -> Self {
+        self.arguments.push(path.into());
+        self
+    }
+
+    /// A variable of its environment.
+    #[must_use]
+    pub fn with_variable(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Starts the process, without waiting for anything.
     ///
     /// # Errors
-    /// When it ends first, or is not up within [`PATIENCE`]; its log is in the error.
-    pub fn start(data_dir: &Path, arguments: &[&str]) -> Result<Self> {
+    /// When it cannot be started.
+    pub fn spawn(&self) -> Result<Started> {
         let log_directory = tempfile::tempdir()?;
         let log = log_directory.path().join("stderr");
         let mut command = sprag()?;
-        command.args(["run", "--port", "0", "--data-dir"]).arg(data_dir).args(arguments);
+        command.args(&self.arguments).envs(self.environment.iter().cloned());
         let mut child = command.stdout(Stdio::piped()).stderr(File::create(&log)?).spawn()?;
         let stdout = child.stdout.take().context("no standard output")?;
         let guard = Guard(child);
@@ -158,13 +184,120 @@ impl Server {
             // All of it is read, so that the process never waits for us.
             let lines = BufReader::new(stdout).lines().map_while(Result::ok);
             for line in lines {
-                drop(line.strip_prefix(UP).map(|rest| tell.send(rest.trim_end_matches('/').to_owned())));
+                let address = line.split_once(UP).map(|(_, rest)| rest.trim().trim_end_matches('/').to_owned());
+                drop(address.map(|address| tell.send(address)));
             }
         });
-        match told.recv_timeout(PATIENCE) {
-            Ok(address) => Ok(Self { address: address.parse()?, guard, log, _log_directory: log_directory }),
-            Err(_) => bail!("{command:?} did not come up: {}", fs::read_to_string(&log)?),
+        Ok(Started { guard, told: Mutex::new(told), log, _log_directory: log_directory })
+    }
+}
+
+/// A process that was started; it may not be up yet.
+pub struct Started {
+    guard: Guard,
+    told: Mutex<mpsc::Receiver<String>>,
+    log: PathBuf,
+    /// Kept until the process has ended.
+    _log_directory: TempDir,
+}
+
+impl Started {
+    /// Waits until it says where it listens.
+    ///
+    /// # Errors
+    /// When it ends first, or is not up within [`PATIENCE`]; its log is in the error.
+    pub fn up(self) -> Result<Server> {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(PATIENCE);
+        match told {
+            Ok(address) => Ok(Server { address: address.parse()?, started: self }),
+            Err(_) => bail!("it did not come up: {}", self.log()),
         }
+    }
+
+    /// What it wrote to standard error so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Waits until its log has that text.
+    ///
+    /// # Errors
+    /// When it ends first, or has not within [`PATIENCE`].
+    pub fn await_log(&mut self, text: &str) -> Result<()> {
+        until(&format!("{text:?} in the log"), || {
+            let found = self.log().contains(text);
+            let ended = self.guard.0.try_wait()?;
+            ensure!(found || ended.is_none(), "it ended before {text:?}: {}", self.log());
+            Ok(found.then_some(()))
+        })
+    }
+
+    /// Kills it with SIGKILL, as a power cut would, and waits until it is gone.
+    ///
+    /// # Errors
+    /// When it cannot be killed, or had ended by itself.
+    pub fn kill(mut self) -> Result<()> {
+        if let Some(status) = self.guard.0.try_wait()? {
+            bail!("it had ended by itself with {status}: {}", self.log());
+        }
+        self.guard.0.kill()?;
+        self.guard.0.wait()?;
+        Ok(())
+    }
+
+    /// Whether it has ended.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    pub fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.guard.0.try_wait()?.is_some())
+    }
+
+    /// Its status, once it has ended; `None` if it still runs after that long.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    pub fn ended_within(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
+        self.guard.wait(patience)
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// When it does not end within that time.
+    pub fn ended(mut self, patience: Duration) -> Result<ExitStatus> {
+        let ended = self.guard.wait(patience)?;
+        ended.with_context(|| format!("no end within {patience:?}: {}", self.log()))
+    }
+}
+
+/// A running `sprag run`, or another command that listens.
+pub struct Server {
+    address: SocketAddr,
+    started: Started,
+}
+
+impl Server {
+    /// Starts a server with that data directory, on a port of the system's choice, and waits until terminals may connect.
+    ///
+    /// # Errors
+    /// When it ends first, or is not up within [`PATIENCE`]; its log is in the error.
+    pub fn start(data_dir: &Path, arguments: &[&str]) -> Result<Self> {
+        Launch::run(data_dir, 0).with(arguments).spawn()?.up()
+    }
+
+    /// The process itself.
+    pub fn process(&mut self) -> &mut Started {
+        &mut self.started
+    }
+
+    /// Kills it with SIGKILL.
+    ///
+    /// # Errors
+    /// As of [`Started::kill`].
+    pub fn kill(self) -> Result<()> {
+        self.started.kill()
     }
 
     /// Where it listens.
@@ -182,7 +315,13 @@ impl Server {
     /// What it wrote to standard error so far.
     #[must_use]
     pub fn log(&self) -> String {
-        fs::read_to_string(&self.log).unwrap_or_default()
+        self.started.log()
+    }
+
+    /// Its process number.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.started.guard.0.id()
     }
 
     /// Its resident memory, kilobytes.
@@ -190,7 +329,7 @@ impl Server {
     /// # Errors
     /// When the process is gone.
     pub fn resident_kb(&self) -> Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.guard.0.id()))?;
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
         Ok(line.trim().trim_end_matches(" kB").parse()?)
     }
@@ -201,6 +340,16 @@ impl Server {
     /// As of [`get`].
     pub fn get(&self, path: &str) -> Result<Answer> {
         get(self.address, path, &[])
+    }
+
+    /// Posts over HTTP.
+    ///
+    /// # Errors
+    /// When the answer is no success, or there is none within [`PATIENCE`].
+    pub fn post(&self, path: &str, body: &str) -> Result<Answer> {
+        let answer = ask(self.address, "POST", path, &[("Content-Length", &body.len().to_string())], body)?;
+        ensure!((200..300).contains(&answer.status), "{path}: {answer:?}");
+        Ok(answer)
     }
 
     /// A value of the metrics page, named as `name{label="value"}`.
@@ -226,8 +375,8 @@ impl Server {
     /// # Errors
     /// When it does not end in time; it is killed then. Its log is in the error.
     pub fn terminate(mut self) -> Result<ExitStatus> {
-        self.guard.ask()?;
-        let ended = self.guard.wait(END_MAX)?;
+        self.started.guard.ask()?;
+        let ended = self.started.guard.wait(END_MAX)?;
         ended.with_context(|| format!("no end within {END_MAX:?} of SIGTERM: {}", self.log()))
     }
 }
@@ -270,7 +419,8 @@ impl Answer {
     /// # Errors
     /// When it is none, or not declared as such.
     pub fn json(&self) -> Result<serde_json::Value> {
-        ensure!(self.header("content-type") == Some("application/json"), "{self:?}");
+        let kind = self.header("content-type").unwrap_or_default();
+        ensure!(kind.split(';').next() == Some("application/json"), "{self:?}");
         Ok(serde_json::from_str(&self.body)?)
     }
 }
@@ -280,11 +430,16 @@ impl Answer {
 /// # Errors
 /// When there is no answer within [`PATIENCE`], or it is not HTTP.
 pub fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Result<Answer> {
+    ask(address, "GET", path, headers, "")
+}
+
+fn ask(address: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Result<Answer> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let connection = if headers.iter().any(|(name, _)| *name == "Connection") { "" } else { "Connection: close\r\n" };
     let own: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{connection}{own}\r\n").as_bytes())?;
+    stream
+        .write_all(format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\n{connection}{own}\r\n{body}").as_bytes())?;
     read_answer(&mut BufReader::new(stream))
 }
 

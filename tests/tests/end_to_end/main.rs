@@ -8,8 +8,11 @@
 mod books;
 mod captures;
 mod commands;
+mod faults;
 mod ids;
+mod kills;
 mod malformed;
+mod market;
 mod raw;
 mod replays;
 mod restarts;

@@ -1,0 +1,123 @@
+//! Processes killed with SIGKILL at seeded moments, and what must hold in the end all the same: the store, the live
+//! books and every receiver equal those of a run that nobody killed, and no receiver ever saw a version go back or two
+//! books at one version.
+//!
+//! Never: a process killed that was not started here.
+
+mod live;
+mod receivers;
+mod replayed;
+
+use anyhow::{Context, Result, ensure};
+use connectors::halt;
+use sprag_tests::process::{self, Launch, Started};
+use std::{fs, path::Path, process::Command, thread, time::Duration};
+
+/// When a process dies.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    /// So long after its start, wherever it is then.
+    After(Duration),
+    /// At a named moment: the process stands still there until it is killed.
+    At(&'static str),
+    /// So long after its start the engine dies alone, in the middle of whatever it does, and the process with it.
+    Engine(Duration),
+    /// While one of the views that an insert fills fails, so that the others have what it lacks.
+    View,
+}
+
+/// A view that fails, for as long as it is there.
+const FAILING: &str = "CREATE MATERIALIZED VIEW IF NOT EXISTS failing_fill ENGINE = Null AS \
+                       SELECT throwIf(version > 0) AS never FROM tick_updates";
+const MENDED: &str = "DROP VIEW IF EXISTS failing_fill";
+
+/// A small generator, so that a seed names the moments.
+struct Seed(u64);
+
+impl Seed {
+    fn below(&mut self, bound: u64) -> u64 {
+        // Steele and Vigna's splitmix64.
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+
+    fn millis(&mut self, from: u64, to: u64) -> Duration {
+        Duration::from_millis(from + self.below(to - from))
+    }
+
+    /// The moments in an order of the seed's own.
+    fn shuffled(&mut self, mut moments: Vec<Moment>) -> Vec<Moment> {
+        for at in (1..moments.len()).rev() {
+            let other = usize::try_from(self.below(u64::try_from(at + 1).unwrap())).unwrap();
+            moments.swap(at, other);
+        }
+        moments
+    }
+}
+
+/// Starts a process and kills it at that moment; whether it was still there to be killed.
+fn dies(launch: &Launch, data_dir: &Path, moment: Moment) -> Result<bool> {
+    match moment {
+        Moment::After(time) => {
+            let started = launch.spawn()?;
+            thread::sleep(time);
+            killed(started)
+        }
+        Moment::At(name) => {
+            let mut started = launch.clone().with_variable(halt::VARIABLE, name).spawn()?;
+            let point = name.split(':').next().unwrap_or(name);
+            started.await_log(&format!("{}{point}", halt::HALTED))?;
+            killed(started)
+        }
+        Moment::Engine(time) => {
+            let started = launch.spawn()?;
+            let engine = engine_of(data_dir)?;
+            thread::sleep(time);
+            let killed = kill(engine);
+            // Nothing can go on without its store.
+            let status = started.ended(process::PATIENCE)?;
+            ensure!(!killed || !status.success(), "a success without a store");
+            Ok(killed)
+        }
+        Moment::View => {
+            sql(data_dir, FAILING)?;
+            let mut started = launch.spawn()?;
+            started.await_log("is repeated")?;
+            let killed = killed(started)?;
+            sql(data_dir, MENDED)?;
+            Ok(killed)
+        }
+    }
+}
+
+fn killed(mut started: Started) -> Result<bool> {
+    if started.has_ended()? {
+        return Ok(false);
+    }
+    started.kill()?;
+    Ok(true)
+}
+
+/// The process number of the engine on a data directory, once a new one is there.
+fn engine_of(data_dir: &Path) -> Result<u32> {
+    let file = data_dir.join("clickhouse.url");
+    process::until("an engine", || {
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        let pid = text.lines().nth(1).and_then(|pid| pid.parse::<u32>().ok());
+        Ok(pid.filter(|pid| Path::new("/proc").join(pid.to_string()).exists()))
+    })
+}
+
+fn kill(pid: u32) -> bool {
+    Command::new("kill").args(["-KILL", &pid.to_string()]).status().is_ok_and(|status| status.success())
+}
+
+fn sql(data_dir: &Path, statement: &str) -> Result<()> {
+    let data_dir = data_dir.to_str().context("a data directory that is not text")?;
+    let output = process::output(["sql", "--data-dir", data_dir, statement])?;
+    ensure!(output.status.success(), "{statement}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}

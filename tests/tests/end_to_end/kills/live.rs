@@ -1,0 +1,90 @@
+//! A live run on two simulated venues, killed again and again, beside one that nobody kills.
+//!
+//! Never: an end that depends on when the kills were.
+
+use super::{Moment, Seed, dies, receivers::Receivers};
+use crate::{
+    books::{Book, asked},
+    market::{Market, await_books},
+};
+use anyhow::{Context, Result};
+use sprag_tests::process::{self, Launch};
+use std::{collections::BTreeMap, net::TcpListener, path::Path};
+use tokio::runtime::Runtime;
+
+const SEED: u64 = 3;
+const RECEIVERS: usize = 50;
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+fn moments(seed: &mut Seed) -> Vec<Moment> {
+    let mut moments = vec![
+        Moment::At("epoch-written"),
+        Moment::At("epoch-reserved"),
+        Moment::At("restore-read"),
+        Moment::At("restored"),
+        Moment::At("inserted-raw_events:2"),
+        Moment::At("inserted-tick_updates"),
+        Moment::At("inserted-tick_updates:4"),
+        Moment::View,
+    ];
+    moments.extend((0..4).map(|_| Moment::Engine(seed.millis(0, 1_500))));
+    moments.extend((0..10).map(|_| Moment::After(seed.millis(100, 3_000))));
+    seed.shuffled(moments)
+}
+
+#[test]
+fn a_live_run_killed_at_seeded_moments_ends_like_one_that_was_not() -> Result<()> {
+    let market = Market::start(3, 150)?;
+    let (steady_data, broken_data) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    let venues = ["binance_spot", "kraken_spot"];
+    let more = "[store]\nraw_venue_messages = true";
+    let config = market.configuration(steady_data.path(), &venues, 1, more)?;
+    let launch = |data: &Path, port| Launch::run(data, port).with(&["--config"]).with_path(&config);
+    let steady = launch(steady_data.path(), 0).spawn()?.up()?;
+    let port = free_port()?;
+    let runtime = Runtime::new()?;
+    let receivers = Receivers::start(&runtime, &format!("ws://127.0.0.1:{port}/v1/stream"), RECEIVERS)?;
+    let followers = Receivers::start(&runtime, &steady.stream_url(), 3)?;
+
+    let mut seed = Seed(SEED);
+    let mut kills = 0;
+    for moment in moments(&mut seed) {
+        let killed = dies(&launch(broken_data.path(), port), broken_data.path(), moment)
+            .with_context(|| format!("{moment:?} of seed {SEED}"))?;
+        kills += u32::from(killed);
+    }
+    let server = launch(broken_data.path(), port).spawn()?.up()?;
+    let live = r#"sprag_instruments{state="LIVE"}"#;
+    let instruments = u64::try_from(market.books()?.len())?;
+    server.await_metric(live, instruments)?;
+    let truth = market.pause()?;
+    await_books("the server that nobody killed", &steady, &truth)?;
+    await_books("the server that was killed", &server, &truth)?;
+    let settled =
+        process::until(
+            "all receivers",
+            || Ok((receivers.all_show(&truth) && followers.all_show(&truth)).then_some(())),
+        );
+    settled.with_context(|| receivers.difference(&truth))?;
+    for (name, data) in [("steady", steady_data.path()), ("killed", broken_data.path())] {
+        process::until(&format!("the {name} server's store"), || {
+            let stored = asked(data)?;
+            let named = |(name, book): (&String, &Book)| {
+                let symbol = name.split_once('/').map(|(_, symbol)| symbol.to_owned());
+                symbol.map(|symbol| (symbol, book.clone()))
+            };
+            let right: BTreeMap<_, _> = truth.iter().filter_map(named).collect();
+            Ok((stored == right).then_some(()))
+        })?;
+    }
+    let (sworn, steady_sworn) = (receivers.end(&runtime), followers.end(&runtime));
+    println!("{kills} kills, seed {SEED}, {} books shown, {} reconnects", sworn.shown, sworn.reconnects);
+    assert!(kills >= 20, "only {kills} of the moments found the process alive");
+    assert_eq!(sworn.broken, Vec::<String>::new());
+    assert_eq!(steady_sworn.broken, Vec::<String>::new());
+    assert!(sworn.reconnects > u64::try_from(RECEIVERS)?, "the receivers came back again and again");
+    Ok(())
+}
