@@ -86,6 +86,12 @@ impl Book {
         }
     }
 
+    /// What a digest of this book is; none if it holds more levels than any snapshot.
+    #[must_use]
+    pub fn digest(&self) -> Option<u32> {
+        wire::digest_of(self.scale, self.levels(Side::Bid), self.levels(Side::Ask)).ok()
+    }
+
     fn side(&self, side: Side) -> &[Level] {
         match side {
             Side::Bid => &self.bids,

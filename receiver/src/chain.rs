@@ -63,6 +63,12 @@ impl Chain {
         self.asked_at_ms = Some(now_ms);
     }
 
+    /// Whether a snapshot is on its way, so that the book is only what was there before.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.asked_at_ms.is_some()
+    }
+
     /// The book at the chain's version.
     #[must_use]
     pub fn book(&self) -> Option<&Book> {

@@ -1,10 +1,10 @@
-//! The connection: a WebSocket to the server, reconnecting, that drives a session.
+//! The connection: a WebSocket to one of several servers, reconnecting, that drives a session.
 //!
 //! Never: a decision about what is shown; a queue without a bound; an undocumented message of the server passed on.
 
 use crate::{
-    backoff::Backoff,
     notice::Notice,
+    servers::Servers,
     session::{Session, SessionError},
     subscriptions::SubscribeError,
 };
@@ -25,7 +25,7 @@ use tokio_tungstenite::{
     Connector, MaybeTlsStream, WebSocketStream, connect_async_tls_with_config,
     tungstenite::{
         self, Message,
-        client::IntoClientRequest,
+        error::CapacityError,
         handshake::client::Request,
         http::{HeaderValue, StatusCode, header},
         protocol::WebSocketConfig,
@@ -75,6 +75,9 @@ pub enum ReceiverError {
     /// The URL is none that a WebSocket can be opened to. Final: only of [`Terminal::new`].
     #[error("not a WebSocket URL")]
     Url(#[source] Box<tungstenite::Error>),
+    /// No server was named. Final: only of [`Terminal::of_servers`].
+    #[error("no server was named")]
+    NoServer,
     /// The token cannot stand in a header. Final: only of [`Terminal::with_token`].
     #[error("the token cannot stand in a header")]
     Token,
@@ -102,6 +105,12 @@ pub enum ReceiverError {
     /// The connection broke.
     #[error("the connection broke")]
     Socket(#[source] Box<tungstenite::Error>),
+    /// The server sent a message over the bound; nothing of it was taken.
+    #[error("a message of {bytes} bytes, more than {MESSAGE_BYTES_MAX}")]
+    TooLarge {
+        /// Its length as far as it was announced.
+        bytes: usize,
+    },
     /// The server closed the connection.
     #[error("the server closed the connection with code {code}")]
     Closed {
@@ -127,14 +136,12 @@ pub enum ReceiverError {
 
 /// A terminal: a session and the connection that feeds it.
 pub struct Terminal {
-    request: Request,
+    servers: Servers,
     tls: Arc<ClientConfig>,
     session: Session,
     transport: Transport,
     /// What the end of a connection left to tell.
     untold: Vec<Notice>,
-    backoff: Backoff,
-    retry_at: Instant,
     opened_at: Option<Instant>,
     started_at: Instant,
 }
@@ -145,9 +152,17 @@ impl Terminal {
     /// # Errors
     /// [`ReceiverError::Url`], [`ReceiverError::Tls`] or [`ReceiverError::Subscribe`].
     pub fn new(url: &str, items: &[SubscriptionItem]) -> Result<Self, ReceiverError> {
-        let mut request = url.into_client_request().map_err(|error| ReceiverError::Url(Box::new(error)))?;
-        tungstenite::client::uri_mode(request.uri()).map_err(|error| ReceiverError::Url(Box::new(error)))?;
-        request.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
+        Self::of_servers(&[url], items)
+    }
+
+    /// A terminal for several servers of the same instruments: it uses the first, and goes on to the next whenever one
+    /// fails, is silent, or sends it away. What is shown stays until the next server's chains reach it.
+    ///
+    /// # Errors
+    /// [`ReceiverError::Url`], [`ReceiverError::NoServer`], [`ReceiverError::Tls`] or [`ReceiverError::Subscribe`].
+    pub fn of_servers<S: AsRef<str>>(urls: &[S], items: &[SubscriptionItem]) -> Result<Self, ReceiverError> {
+        let now = Instant::now();
+        let servers = Servers::new(urls.iter().map(AsRef::as_ref), now)?;
         let roots: RootCertStore = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
         let tls = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()?
@@ -155,15 +170,12 @@ impl Terminal {
             .with_no_client_auth();
         let mut session = Session::new();
         session.subscribe(items)?;
-        let now = Instant::now();
         Ok(Self {
-            request,
+            servers,
             tls: Arc::new(tls),
             session,
             transport: Transport::Idle,
             untold: Vec::new(),
-            backoff: Backoff::default(),
-            retry_at: now,
             opened_at: None,
             started_at: now,
         })
@@ -176,7 +188,7 @@ impl Terminal {
     pub fn with_token(mut self, token: &str) -> Result<Self, ReceiverError> {
         let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| ReceiverError::Token)?;
         value.set_sensitive(true);
-        self.request.headers_mut().insert(header::AUTHORIZATION, value);
+        self.servers.authorize(&value);
         Ok(self)
     }
 
@@ -184,6 +196,12 @@ impl Terminal {
     #[must_use]
     pub fn session(&self) -> &Session {
         &self.session
+    }
+
+    /// The URL of the server in use, or that is tried next.
+    #[must_use]
+    pub fn server(&self) -> &str {
+        self.servers.url()
     }
 
     /// The clock of the session: milliseconds since the terminal was made.
@@ -218,8 +236,9 @@ impl Terminal {
             }
             let advanced = match &mut self.transport {
                 Transport::Idle => {
-                    sleep_until(self.retry_at).await;
-                    let connecting = connect(self.request.clone(), Connector::Rustls(Arc::clone(&self.tls)));
+                    sleep_until(self.servers.retry_at()).await;
+                    let request = self.servers.request().ok_or(ReceiverError::NoServer)?;
+                    let connecting = connect(request, Connector::Rustls(Arc::clone(&self.tls)));
                     self.transport = Transport::Connecting(Box::pin(connecting));
                     Ok(Vec::new())
                 }
@@ -281,15 +300,12 @@ impl Terminal {
         self.untold.extend(self.session.disconnected());
         let lived = self.opened_at.take().map(|opened| opened.elapsed());
         if lived.is_some_and(|lived| lived >= Duration::from_millis(PROVEN_MS_MIN)) {
-            self.backoff.reset();
+            self.servers.proved();
         }
-        let drawn_ms = self.backoff.next_ms(rand::random());
-        let wait_ms = match error {
-            ReceiverError::Busy { wait_ms } => (*wait_ms).min(SERVER_WAIT_MS_MAX),
-            _ => drawn_ms,
-        };
-        self.retry_at = Instant::now() + Duration::from_millis(wait_ms);
-        tracing::debug!(%error, wait_ms, "the connection ended");
+        let left = self.servers.url().to_owned();
+        let asked_ms = if let ReceiverError::Busy { wait_ms } = error { Some(*wait_ms) } else { None };
+        let wait = self.servers.failed(asked_ms, rand::random(), Instant::now());
+        tracing::debug!(%error, ?wait, server = left, next = self.servers.url(), "the connection ended");
     }
 }
 
@@ -328,7 +344,7 @@ fn exchange(
     session: &mut Session,
     context: &mut Context<'_>,
 ) -> Poll<Result<Message, ReceiverError>> {
-    let broken = |error| Poll::Ready(Err(ReceiverError::Socket(Box::new(error))));
+    let broken = |error| Poll::Ready(Err(breach(error)));
     let mut socket = Pin::new(socket);
     while let Poll::Ready(ready) = socket.as_mut().poll_ready(context) {
         if let Err(error) = ready {
@@ -351,6 +367,15 @@ fn exchange(
         Poll::Ready(None) => Poll::Ready(Err(ReceiverError::Closed { code: NO_CLOSE_CODE })),
         Poll::Ready(Some(Err(error))) => broken(error),
         Poll::Ready(Some(Ok(message))) => Poll::Ready(Ok(message)),
+    }
+}
+
+fn breach(error: tungstenite::Error) -> ReceiverError {
+    match error {
+        tungstenite::Error::Capacity(CapacityError::MessageTooLong { size, .. }) => {
+            ReceiverError::TooLarge { bytes: size }
+        }
+        error => ReceiverError::Socket(Box::new(error)),
     }
 }
 

@@ -15,8 +15,10 @@ use wire::{BookDelta, BookSnapshot, ChainKind};
 pub enum Outcome {
     /// It is shown.
     Shown(Version),
-    /// It was taken by its chain, which is behind what is shown.
-    Behind {
+    /// It was taken by its chain, which is behind the other chain of its connection, as chains of two paces are.
+    Behind,
+    /// It was taken by its chain, which is behind what a former chain, or the chain itself, showed before.
+    Refused {
         /// The chain's version.
         offered: Version,
         /// The shown one.
@@ -26,6 +28,17 @@ pub enum Outcome {
     Ask,
     /// It does not fit its chain; a snapshot is on its way.
     Waiting,
+}
+
+/// What a digest says about a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// The chain holds what the server holds.
+    Right,
+    /// It does not; a snapshot must be asked for.
+    Wrong,
+    /// The chain is at another version, or waits for a snapshot.
+    Skipped,
 }
 
 /// Where the shown book is.
@@ -88,6 +101,24 @@ impl BookGuard {
         }
     }
 
+    /// Holds the conflated chain against a digest. One that differs is broken: its book stays shown, if it was, until a
+    /// snapshot comes.
+    pub fn check(&mut self, version: Version, crc: u32, now_ms: u64) -> Check {
+        let book = self.conflated.book().filter(|book| book.version() == version && !self.conflated.is_waiting());
+        match book.map(Book::digest) {
+            None => Check::Skipped,
+            Some(held) if held == Some(crc) => Check::Right,
+            Some(_) => {
+                if matches!(self.shown, Shown::Of(ChainKind::Conflated)) {
+                    self.keep(ChainKind::Conflated);
+                }
+                self.conflated = Chain::default();
+                self.conflated.await_snapshot(now_ms);
+                Check::Wrong
+            }
+        }
+    }
+
     /// The server lost steps of a chain and will send a snapshot.
     pub fn gap(&mut self, kind: ChainKind, now_ms: u64) {
         self.chain_mut(kind).await_snapshot(now_ms);
@@ -112,12 +143,12 @@ impl BookGuard {
             self.shown = Shown::Of(kind);
             return Outcome::Shown(offered);
         };
-        let reached = match &self.shown {
-            Shown::Of(holder) if *holder != kind => offered > shown,
-            _ => offered >= shown,
-        };
-        if !reached {
-            return Outcome::Behind { offered, shown };
+        let other = matches!(self.shown, Shown::Of(holder) if holder != kind);
+        if other && offered <= shown {
+            return Outcome::Behind;
+        }
+        if offered < shown {
+            return Outcome::Refused { offered, shown };
         }
         self.shown = Shown::Of(kind);
         Outcome::Shown(offered)

@@ -1,5 +1,5 @@
 //! The Rust receiver of the wire: chains, the receiver guard, the session that keeps what a terminal shows, and the
-//! connection that feeds it. The arrow is `connection -> session -> guard -> chain -> book`.
+//! connection that feeds it from one of several servers. The arrow is `connection -> session -> guard -> chain -> book`.
 //!
 //! Never: a shown version that decreases; input or output, or a clock, outside of `connection`.
 
@@ -11,6 +11,7 @@ pub mod chain;
 pub mod connection;
 pub mod guard;
 pub mod notice;
+mod servers;
 pub mod session;
 pub mod subscriptions;
 pub mod trades;

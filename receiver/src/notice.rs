@@ -93,6 +93,13 @@ pub enum Notice {
         /// The instrument.
         instrument: Arc<str>,
     },
+    /// A chain's book was not what the server's digest says; a snapshot was asked for.
+    DigestMismatch {
+        /// The instrument.
+        instrument: Arc<str>,
+        /// The version at which the books differ.
+        version: Version,
+    },
     /// A subscription request was carried out.
     Answered {
         /// Number of the request.

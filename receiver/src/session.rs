@@ -77,6 +77,12 @@ pub struct Counters {
     pub trades_late: u64,
     /// Blocks with an unknown number.
     pub unknown_ids: u64,
+    /// Digests that a chain matched.
+    pub digests_matched: u64,
+    /// Digests that a chain did not match; each asked for a snapshot.
+    pub digests_failed: u64,
+    /// Digests of a version that the chain was not at.
+    pub digests_skipped: u64,
 }
 
 #[derive(Debug)]
@@ -84,10 +90,14 @@ struct InstrumentState {
     name: Arc<str>,
     books: BookGuard,
     quote: Option<ShownQuote>,
+    /// The quote is of a former connection, and this one has not reached it.
+    quote_kept: bool,
     trades: TradeTape,
     feed: Feed,
     /// The age as told, and when.
     heard: Option<(u64, u64)>,
+    /// When the present connection's priority chain last said something.
+    priority_at_ms: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -102,6 +112,8 @@ struct Attachment {
     since_ms: u64,
     hello: Option<Hello>,
     frame_at_ms: u64,
+    /// Of the frames that wait for the server's cuts: while these stand still, nobody looks after feed states.
+    conflated_at_ms: u64,
     instruments: HashMap<u32, usize>,
     pairs: HashMap<u32, usize>,
     resyncs: BTreeSet<(Channel, u32)>,
@@ -152,6 +164,7 @@ impl Session {
             since_ms: now_ms,
             hello: None,
             frame_at_ms: now_ms,
+            conflated_at_ms: now_ms,
             instruments: HashMap::new(),
             pairs: HashMap::new(),
             resyncs: BTreeSet::new(),
@@ -166,6 +179,8 @@ impl Session {
         self.subscriptions.forget_asked();
         for instrument in &mut self.instruments {
             instrument.books.disconnect();
+            instrument.quote_kept = instrument.quote.is_some();
+            instrument.priority_at_ms = None;
         }
         self.tick(0)
     }
@@ -192,6 +207,9 @@ impl Session {
             ToTerminal::Frame(frame) => {
                 let attachment = self.greeted()?;
                 attachment.frame_at_ms = now_ms;
+                if frame.chain == ChainKind::Conflated {
+                    attachment.conflated_at_ms = now_ms;
+                }
                 for block in frame.blocks {
                     self.take_block(frame.chain, block, now_ms, &mut notices);
                 }
@@ -242,8 +260,15 @@ impl Session {
     pub fn silent_at_ms(&self) -> Option<u64> {
         let attachment = self.attachment.as_ref()?;
         let Some(hello) = &attachment.hello else { return Some(attachment.since_ms.saturating_add(HELLO_MS_MAX)) };
-        let patience = u64::from(hello.heartbeat_ms).max(HEARTBEAT_MS_MIN).saturating_mul(HEARTBEATS_MISSED_MAX);
-        Some(attachment.frame_at_ms.saturating_add(patience).saturating_add(1))
+        Some(silent_at(attachment.frame_at_ms, hello))
+    }
+
+    /// Whether a LIVE of the instrument still holds: the server's cuts go on, or its own priority chain does.
+    fn vouches(&self, state: &InstrumentState, now_ms: u64) -> bool {
+        let Some(attachment) = &self.attachment else { return false };
+        let Some(hello) = &attachment.hello else { return false };
+        let fresh = |at_ms| now_ms < silent_at(at_ms, hello);
+        fresh(attachment.conflated_at_ms) || state.priority_at_ms.is_some_and(fresh)
     }
 
     /// The present server's hello.
@@ -265,6 +290,7 @@ impl Session {
             return Err(SessionError::SecondHello);
         }
         attachment.frame_at_ms = now_ms;
+        attachment.conflated_at_ms = now_ms;
         attachment.hello = Some(hello.clone());
         notices.push(Notice::Hello(hello));
         Ok(())
@@ -327,9 +353,11 @@ impl Session {
             name,
             books: BookGuard::default(),
             quote: None,
+            quote_kept: false,
             trades: TradeTape::default(),
             feed: Feed::default(),
             heard: None,
+            priority_at_ms: None,
         });
         Ok(at)
     }
@@ -346,11 +374,16 @@ impl Session {
     }
 }
 
+fn silent_at(heard_at_ms: u64, hello: &Hello) -> u64 {
+    let patience = u64::from(hello.heartbeat_ms).max(HEARTBEAT_MS_MIN).saturating_mul(HEARTBEATS_MISSED_MAX);
+    heard_at_ms.saturating_add(patience).saturating_add(1)
+}
+
 const fn chain_of(channel: Channel) -> Option<ChainKind> {
     match channel {
         Channel::Book => Some(ChainKind::Conflated),
         Channel::Priority => Some(ChainKind::Priority),
-        Channel::Quote | Channel::Trades | Channel::Best | Channel::Status => None,
+        Channel::Quote | Channel::Trades | Channel::Best | Channel::Status | Channel::Digest => None,
     }
 }
 

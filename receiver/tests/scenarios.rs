@@ -7,8 +7,8 @@
 use market::{Feed, FeedState, Flags, Level, LevelChange, Quote, Scale, Side, Trade, U256, Venue, Version};
 use receiver::{Link, Notice, Session, SessionError};
 use wire::{
-    Block, BookDelta, BookSnapshot, ChainKind, Channel, Dictionary, DictionaryInstrument, DictionaryPair, Frame, Gap,
-    Hello, QuoteBlock, Resync, StatusBlock, SubscriptionItem, ToServer, ToTerminal, TradesBlock,
+    Block, BookDelta, BookSnapshot, ChainKind, Channel, Dictionary, DictionaryInstrument, DictionaryPair, DigestBlock,
+    Frame, Gap, Hello, QuoteBlock, Resync, StatusBlock, SubscriptionItem, ToServer, ToTerminal, TradesBlock,
 };
 
 const NAME: &str = "binance_spot/BTCUSDT";
@@ -358,4 +358,96 @@ fn a_server_that_breaks_the_protocol_is_left() {
     let ToTerminal::Hello(hello) = hello(1) else { panic!("a hello") };
     let later = ToTerminal::Hello(Hello { wire_version: 2, ..hello });
     assert_eq!(session.receive(later, 0), Err(SessionError::UnsupportedVersion { version: 2 }));
+}
+
+fn digest(version: Version, bids: &[(i64, u64)]) -> Block {
+    let levels = bids.iter().map(|(price, quantity)| level(*price, *quantity));
+    Block::Digest(DigestBlock { id: 0, version, crc: wire::digest_of(SCALE, levels, std::iter::empty()).unwrap() })
+}
+
+#[test]
+fn a_digest_that_differs_breaks_its_own_chain_and_no_other() {
+    let mut stage = Stage::new();
+    stage.take(snapshot(0, v(1, 10), &[(100, 1)]));
+    stage.take(delta(0, v(1, 10), v(1, 11), &[(99, 5)]));
+    assert_eq!(stage.take(digest(v(1, 11), &[(100, 1), (99, 5)])), []);
+    assert_eq!(stage.take(digest(v(1, 10), &[(100, 2)])), [], "of a version that the chain has left");
+    assert_eq!(stage.outgoing(), []);
+    let notices = stage.take(digest(v(1, 11), &[(100, 1), (99, 6)]));
+    assert_eq!(notices, [Notice::DigestMismatch { instrument: NAME.into(), version: v(1, 11) }]);
+    assert_eq!(stage.shown(), Some((v(1, 11), vec![(100, 1), (99, 5)])));
+    assert!(stage.session.view(NAME, stage.now_ms).unwrap().catching_up);
+    assert_eq!(stage.take(digest(v(1, 11), &[(100, 1), (99, 6)])), [], "it is known already");
+    assert_eq!(stage.take(delta(0, v(1, 11), v(1, 12), &[])), []);
+    assert_eq!(stage.outgoing(), [ToServer::Resync(Resync { items: vec![(Channel::Book, 0)] })]);
+    stage.take(snapshot(0, v(1, 11), &[(100, 1), (99, 6)]));
+    assert_eq!(stage.shown(), Some((v(1, 11), vec![(100, 1), (99, 6)])));
+    let counters = stage.session.counters();
+    assert_eq!((counters.digests_matched, counters.digests_failed, counters.digests_skipped), (1, 1, 2));
+    assert_eq!(counters.regressions_refused, 0);
+}
+
+#[test]
+fn a_digest_says_nothing_about_the_priority_chain() {
+    let mut stage = Stage::new();
+    stage.on(ChainKind::Priority, snapshot(0, v(1, 12), &[(100, 3)]));
+    stage.take(snapshot(0, v(1, 10), &[(100, 1)]));
+    assert_eq!(stage.take(digest(v(1, 12), &[])), []);
+    stage.take(digest(v(1, 10), &[]));
+    stage.on(ChainKind::Priority, delta(0, v(1, 12), v(1, 13), &[(100, 4)]));
+    assert_eq!(stage.shown(), Some((v(1, 13), vec![(100, 4)])));
+    assert!(!stage.session.view(NAME, stage.now_ms).unwrap().catching_up);
+    assert_eq!(stage.outgoing(), [ToServer::Resync(Resync { items: vec![(Channel::Book, 0)] })]);
+}
+
+#[test]
+fn the_slower_of_two_chains_is_no_regression() {
+    let mut stage = Stage::new();
+    let mut notices = stage.on(ChainKind::Priority, snapshot(0, v(1, 105), &[(100, 3)]));
+    notices.extend(stage.take(snapshot(0, v(1, 100), &[(100, 1)])));
+    notices.extend(stage.take(delta(0, v(1, 100), v(1, 105), &[(100, 3)])));
+    assert_eq!(stage.session.counters().regressions_refused, 0, "{notices:?}");
+    stage.take(delta(0, v(1, 105), v(1, 106), &[(100, 4)]));
+    assert_eq!(stage.shown(), Some((v(1, 106), vec![(100, 4)])));
+}
+
+#[test]
+fn live_is_not_believed_while_the_servers_cuts_stand_still() {
+    let mut stage = Stage::new();
+    stage.take(snapshot(0, v(1, 1), &[(100, 1)]));
+    let heartbeat = |stage: &mut Stage, chain| {
+        let frame = Frame { chain, frame: 0, at_ms: 0, blocks: vec![] };
+        stage.session.receive(ToTerminal::Frame(frame), stage.now_ms).unwrap();
+    };
+    let state = |stage: &Stage| stage.session.feed(NAME, stage.now_ms).map(|feed| feed.state);
+    for _ in 0..4 {
+        stage.now_ms += 1_000;
+        heartbeat(&mut stage, ChainKind::Priority);
+    }
+    assert_eq!(stage.session.link(stage.now_ms), Link::Up, "the line itself is alive");
+    assert_eq!(state(&stage), Some(FeedState::Stale));
+    stage.on(ChainKind::Priority, snapshot(0, v(1, 2), &[(100, 2)]));
+    assert_eq!(state(&stage), Some(FeedState::Live), "its own priority chain moves");
+    stage.now_ms += 3_001;
+    heartbeat(&mut stage, ChainKind::Priority);
+    assert_eq!(state(&stage), Some(FeedState::Stale));
+    heartbeat(&mut stage, ChainKind::Conflated);
+    assert_eq!(state(&stage), Some(FeedState::Live));
+}
+
+#[test]
+fn a_quote_of_a_former_server_is_marked_until_the_next_one_reaches_it() {
+    let mut stage = Stage::new();
+    let quote = |id, version| {
+        let quote = Quote { bid: Some(level(100, 1)), ask: None };
+        Block::Quote(QuoteBlock { id, version, scale: SCALE, quote, feed: live(), age_ms: 0 })
+    };
+    let catching_up = |stage: &Stage| stage.session.view(NAME, stage.now_ms).unwrap().catching_up;
+    stage.take(quote(0, v(1, 10)));
+    assert!(!catching_up(&stage));
+    stage.reconnect(2, 4);
+    stage.take(quote(4, v(1, 9)));
+    assert!(catching_up(&stage));
+    stage.take(quote(4, v(1, 10)));
+    assert!(!catching_up(&stage));
 }

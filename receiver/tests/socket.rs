@@ -1,4 +1,4 @@
-//! A terminal against a real socket: upgrade, subscription, data, a broken connection, and the next one.
+//! A terminal against real sockets: upgrade, subscription, data, a broken connection, the next one, another server.
 //!
 //! Never: a port that is not the system's choice.
 
@@ -208,8 +208,100 @@ async fn a_full_server_says_when_to_come_back() {
     drop(server.await.unwrap());
 }
 
+#[tokio::test]
+async fn what_one_server_showed_is_kept_until_another_reaches_it() {
+    let listeners = [TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap()];
+    let urls = listeners.each_ref().map(|listener| format!("ws://{}/", listener.local_addr().unwrap()));
+    let [first, second] = listeners;
+    let (go_on, told) = tokio::sync::oneshot::channel();
+    let servers = tokio::spawn(async move {
+        let mut socket = accept(&first).await;
+        welcome(&mut socket, 1, 0).await;
+        send(&mut socket, snapshot(0, 10)).await;
+        // Sent away for a minute: only the other server is left.
+        let reason = CloseNotice { reconnect_after_ms: 60_000 }.to_reason().into();
+        socket.close(Some(CloseFrame { code: wire::close::CLOSE_DRAIN.into(), reason })).await.unwrap();
+        let mut socket = accept(&second).await;
+        welcome(&mut socket, 2, 5).await;
+        send(&mut socket, snapshot(5, 8)).await;
+        send(&mut socket, delta(5, 8, 9)).await;
+        told.await.unwrap();
+        send(&mut socket, delta(5, 9, 12)).await;
+        while socket.next().await.is_some_and(|message| message.is_ok()) {}
+    });
+    let mut terminal = Terminal::of_servers(&urls, &[item()]).unwrap();
+    assert_eq!(terminal.server(), urls[0]);
+    assert!(until(&mut terminal, shows(10)).await.is_empty());
+    let errors = until(&mut terminal, |notice| matches!(notice, Notice::RegressionRefused { .. })).await;
+    assert!(matches!(errors[..], [ReceiverError::Busy { wait_ms: 60_000 }]), "{errors:?}");
+    assert_eq!(terminal.server(), urls[1]);
+    let view = terminal.session().view(NAME, terminal.now_ms()).unwrap();
+    assert!(view.catching_up && view.book.is_some_and(|book| book.version().seq == 10));
+    go_on.send(()).unwrap();
+    assert!(until(&mut terminal, shows(12)).await.is_empty());
+    assert!(!terminal.session().view(NAME, terminal.now_ms()).unwrap().catching_up);
+    terminal.close().await;
+    servers.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_ping_is_answered_while_nothing_else_comes() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}/", listener.local_addr().unwrap());
+    let server = tokio::spawn(async move {
+        let mut socket = accept(&listener).await;
+        welcome(&mut socket, 1, 0).await;
+        for round in 0..20_u8 {
+            socket.send(Message::Ping(vec![round].into())).await.unwrap();
+            let pong = timeout(Duration::from_secs(1), socket.next()).await.unwrap().unwrap().unwrap();
+            assert_eq!(pong, Message::Pong(vec![round].into()));
+            // Pings alone are no life: frames are. So that the terminal stays, one comes now and then.
+            if round % 4 == 0 {
+                let blocks = vec![];
+                send(&mut socket, ToTerminal::Frame(Frame { chain: ChainKind::Conflated, frame: 1, at_ms: 0, blocks }))
+                    .await;
+            }
+        }
+        send(&mut socket, snapshot(0, 10)).await;
+        while socket.next().await.is_some_and(|message| message.is_ok()) {}
+    });
+    let mut terminal = Terminal::new(&url, &[item()]).unwrap();
+    assert!(until(&mut terminal, shows(10)).await.is_empty());
+    terminal.close().await;
+    server.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_message_over_the_bound_is_a_typed_error_and_the_next_server_is_tried() {
+    let listeners = [TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap()];
+    let urls = listeners.each_ref().map(|listener| format!("ws://{}/", listener.local_addr().unwrap()));
+    let [first, second] = listeners;
+    let servers = tokio::spawn(async move {
+        let mut socket = accept(&first).await;
+        welcome(&mut socket, 1, 0).await;
+        send(&mut socket, snapshot(0, 10)).await;
+        let over = vec![3; wire::bounds::MESSAGE_BYTES_MAX + 1];
+        // The terminal leaves while it is sent.
+        drop(socket.send(Message::Binary(over.into())).await);
+        let mut socket = accept(&second).await;
+        welcome(&mut socket, 2, 0).await;
+        send(&mut socket, snapshot(0, 11)).await;
+        while socket.next().await.is_some_and(|message| message.is_ok()) {}
+    });
+    let mut terminal = Terminal::of_servers(&urls, &[item()]).unwrap();
+    let errors = until(&mut terminal, shows(11)).await;
+    assert!(
+        matches!(errors[..], [ReceiverError::TooLarge { bytes }] if bytes > wire::bounds::MESSAGE_BYTES_MAX),
+        "{errors:?}"
+    );
+    terminal.close().await;
+    servers.await.unwrap();
+}
+
 #[test]
 fn what_is_no_websocket_url_is_refused_at_once() {
     assert!(matches!(Terminal::new("http://localhost/", &[]), Err(ReceiverError::Url(_))));
     assert!(matches!(Terminal::new("not a url", &[]), Err(ReceiverError::Url(_))));
+    assert!(matches!(Terminal::of_servers::<&str>(&[], &[]), Err(ReceiverError::NoServer)));
+    assert!(matches!(Terminal::of_servers(&["ws://localhost/", "tcp://localhost/"], &[]), Err(ReceiverError::Url(_))));
 }

@@ -4,25 +4,34 @@
 //! Terminals with one subscription set and phase are a group: their frame is encoded once and shared by reference
 //! count. A terminal enters a group only at the group's close and with the state of that cut, so shared bytes always
 //! fit; until it holds everything it wants, it gets frames of its own, snapshots metered by what its socket takes.
+//! What goes ahead of frames, `priority` has.
 //!
 //! Never: a delta to a terminal that does not hold its base; a wait for a slow terminal.
 
 mod blocks;
+mod close;
+mod counts;
 mod dictionary;
 mod groups;
 pub mod outbox;
+mod priority;
 mod selection;
+
+pub use counts::FanoutCounts;
 
 use crate::hub::{Frame, Hub};
 use blocks::Blocks;
 use bytes::Bytes;
+use close::Close;
+use dataflow::{cut::PriorityUpdate, priority::PriorityBoard};
 use foldhash::HashMap;
 use groups::{GroupKey, Groups};
 use market::Directory;
 use outbox::Outbox;
+use priority::Priority;
 use selection::Selection;
 use std::{collections::BTreeSet, sync::Arc};
-use wire::{Answer, Channel, ErrorCode, FrameBuilder, Gap, ServerError, ToServer, ToTerminal};
+use wire::{Answer, Channel, ErrorCode, FrameBuilder, ServerError, ToServer, ToTerminal};
 
 /// A channel of an instrument, or for [`Channel::Best`] of a pair.
 pub type Entry = (Channel, u32);
@@ -30,9 +39,6 @@ pub type Entry = (Channel, u32);
 /// Number of a terminal's connection in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
-
-/// Snapshot bytes that one terminal gets per frame while it catches up: 25 frames/s of it fill a 50 Mbit/s link.
-const SNAPSHOT_BYTES_PER_FRAME: usize = 256 << 10;
 
 /// How the fan-out behaves.
 #[derive(Clone, Copy, Debug)]
@@ -47,27 +53,12 @@ pub struct FanoutConfig {
     pub heartbeat_ms: u64,
     /// Subscriptions that one terminal may hold.
     pub subscriptions_max: usize,
+    /// Time from one digest of an instrument to the next, milliseconds; in whole frames, at least one.
+    pub digest_ms: u64,
+    /// Longest message to a terminal, bytes; no more than [`wire::bounds::MESSAGE_BYTES_MAX`].
+    pub message_bytes_max: usize,
     /// Whether the data are simulated or replayed.
     pub simulated: bool,
-}
-
-/// What happened in the fan-out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FanoutCounts {
-    /// Frames put together, shared ones counted once.
-    pub encodes: u64,
-    /// Frames handed to terminals.
-    pub frames: u64,
-    /// Bytes handed to terminals.
-    pub bytes: u64,
-    /// Terminals that lost frames because they did not read.
-    pub gaps: u64,
-    /// Snapshots sent.
-    pub snapshots: u64,
-    /// Requests refused.
-    pub refused: u64,
-    /// Blocks or frames that the wire's bounds do not allow.
-    pub unencodable: u64,
 }
 
 struct Connection {
@@ -77,6 +68,10 @@ struct Connection {
     target: Arc<[Entry]>,
     /// What it holds, if that is not all of `target`.
     partial: Option<BTreeSet<Entry>>,
+    /// Entries that it selected and cannot have, until it asks for them again.
+    denied: BTreeSet<Entry>,
+    /// Instruments of its priority chains that wait for a snapshot.
+    lacking: priority::Lacking,
     group: Option<GroupKey>,
     sent_ms: u64,
 }
@@ -90,7 +85,21 @@ pub struct Fanout {
     blocks: Blocks,
     /// Instruments and pairs that terminals were told of.
     told: dictionary::Told,
+    priority: Priority,
+    /// Entries that turned out to fit no message, for the terminals to be told.
+    denials: Vec<(ConnectionId, Entry, ErrorCode)>,
+    /// The last closed frame, and the present as last told, Unix milliseconds.
+    present: Present,
     counts: FanoutCounts,
+}
+
+/// Where the fan-out is in time; without a clock of its own.
+#[derive(Clone, Copy, Debug, Default)]
+struct Present {
+    frame: u64,
+    /// The end of the last closed frame.
+    closed_ms: u64,
+    now_ms: u64,
 }
 
 impl Fanout {
@@ -102,10 +111,19 @@ impl Fanout {
             directory,
             connections: HashMap::default(),
             groups: Groups::new(config.phases),
-            blocks: Blocks::default(),
+            blocks: Blocks::new(&config),
             told: dictionary::Told::default(),
+            priority: Priority::default(),
+            denials: Vec::new(),
+            present: Present::default(),
             counts: FanoutCounts::default(),
         }
+    }
+
+    /// Where lanes see which instruments are wanted ahead of their cut.
+    #[must_use]
+    pub fn board(&self) -> Arc<PriorityBoard> {
+        self.priority.board()
     }
 
     /// Terminals, groups, and the sum of their subscriptions.
@@ -115,11 +133,13 @@ impl Fanout {
         (self.connections.len(), self.groups.len(), subscriptions)
     }
 
-    /// Whether the groups hold exactly what the terminals want; anything else is a leak.
+    /// Whether groups and priority chains hold exactly what the terminals want; anything else is a leak.
     #[must_use]
     pub fn is_consistent(&self) -> bool {
         let (_, _, subscriptions) = self.sizes();
-        self.groups.subscriptions() == subscriptions
+        let ahead: usize =
+            self.connections.values().map(|connection| priority::ids_of(&connection.target).count()).sum();
+        self.groups.subscriptions() == subscriptions && self.priority.subscriptions() == ahead
     }
 
     /// What happened so far.
@@ -143,6 +163,8 @@ impl Fanout {
             selection: Selection::default(),
             target: Arc::from([]),
             partial: None,
+            denied: BTreeSet::new(),
+            lacking: priority::Lacking::default(),
             group: None,
             sent_ms: now_ms,
         };
@@ -165,8 +187,11 @@ impl Fanout {
 
     /// Forgets a terminal: index first, its entry last. May be called more than once.
     pub fn teardown(&mut self, id: ConnectionId, hub: &mut Hub) {
-        if let Some(key) = self.connections.get(&id).and_then(|connection| connection.group) {
-            self.groups.leave(key, id, hub);
+        if let Some(connection) = self.connections.get(&id) {
+            self.priority.leave(id, priority::ids_of(&connection.target));
+            if let Some(key) = connection.group {
+                self.groups.leave(key, id, hub);
+            }
         }
         self.connections.remove(&id);
     }
@@ -182,13 +207,7 @@ impl Fanout {
             ToServer::Unsubscribe(subscription) => {
                 (Some(subscription.request), Ok(connection.selection.remove(&subscription.items, &self.directory)))
             }
-            ToServer::Resync(resync) => {
-                let held = connection.partial.get_or_insert_with(|| connection.target.iter().copied().collect());
-                resync.items.iter().for_each(|entry| {
-                    held.remove(entry);
-                });
-                return;
-            }
+            ToServer::Resync(resync) => return self.resync(id, &resync.items, hub),
         };
         match changed {
             Ok(matched) => {
@@ -200,6 +219,25 @@ impl Fanout {
             }
             Err(code) => self.refuse(id, number, code),
         }
+    }
+
+    /// Begins chains of a terminal anew: those of frames at the next close, priority chains at once.
+    fn resync(&mut self, id: ConnectionId, entries: &[Entry], hub: &mut Hub) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let held = connection.partial.get_or_insert_with(|| connection.target.iter().copied().collect());
+        let mut asked_again = false;
+        for entry in entries {
+            asked_again |= connection.denied.remove(entry);
+            if entry.0 != Channel::Priority {
+                held.remove(entry);
+            } else if connection.target.binary_search(entry).is_ok() {
+                connection.lacking.add(entry.1);
+            }
+        }
+        if asked_again {
+            self.retarget(id, hub);
+        }
+        self.give_priority(id, hub);
     }
 
     /// Tells a terminal that its request is refused.
@@ -215,14 +253,37 @@ impl Fanout {
         self.tell(id, &ToTerminal::Error(ServerError { request, code, text: text.into() }));
     }
 
+    /// Takes entries that fit no message from the terminals that were to get them, and tells these.
+    fn deny(&mut self, hub: &mut Hub) {
+        for (id, entry, code) in std::mem::take(&mut self.denials) {
+            let Some(connection) = self.connections.get_mut(&id) else { continue };
+            if connection.target.binary_search(&entry).is_err() || !connection.denied.insert(entry) {
+                continue;
+            }
+            self.counts.refused += 1;
+            let instrument = self.directory.get(market::SymbolId(entry.1));
+            let name = instrument.as_ref().map_or("?", |instrument| &instrument.text);
+            let text = format!("{name}: {} fits into no message; it is tried again when asked for", entry.0.name());
+            self.retarget(id, hub);
+            self.tell(id, &ToTerminal::Error(ServerError { request: None, code, text: text.into() }));
+        }
+    }
+
     /// Moves a terminal to the group of what it wants now. It keeps its phase, so that what it holds goes on without
     /// a new snapshot.
     fn retarget(&mut self, id: ConnectionId, hub: &mut Hub) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        let target = connection.selection.entries();
+        let mut target = connection.selection.entries();
+        connection.denied.retain(|entry| target.binary_search(entry).is_ok());
+        if !connection.denied.is_empty() {
+            target = target.iter().copied().filter(|entry| !connection.denied.contains(entry)).collect();
+        }
         if *target == *connection.target {
             return;
         }
+        let news = self.priority.change(id, &connection.target, &target);
+        connection.lacking.retain(|instrument| target.binary_search(&(Channel::Priority, instrument)).is_ok());
+        news.into_iter().for_each(|instrument| connection.lacking.add(instrument));
         let mut held = connection.partial.take().unwrap_or_else(|| connection.target.iter().copied().collect());
         let phase = connection.group.map(|key| key.phase);
         if let Some(key) = connection.group.take() {
@@ -238,6 +299,43 @@ impl Fanout {
         held.retain(|entry| target.binary_search(entry).is_ok());
         connection.partial = (held.len() < target.len()).then_some(held);
         connection.target = target;
+        self.give_priority(id, hub);
+    }
+
+    /// Sends what happened ahead of its cut to the terminals that want it so.
+    pub fn priority(&mut self, updates: &[PriorityUpdate], now_ms: u64) {
+        self.present.now_ms = self.present.now_ms.max(now_ms);
+        let mut ahead = Ahead {
+            present: self.present,
+            blocks: &mut self.blocks,
+            connections: &mut self.connections,
+            denials: &mut self.denials,
+            counts: &mut self.counts,
+        };
+        self.priority.publish(updates, &mut ahead);
+    }
+
+    /// What is due without a frame: priority chains that wait for a snapshot, and denials. Cheap if there is nothing; to
+    /// be called again and again, whether the cuts go on or not.
+    pub fn tend(&mut self, now_ms: u64, hub: &mut Hub) {
+        self.present.now_ms = self.present.now_ms.max(now_ms);
+        for id in self.priority.waiting() {
+            self.give_priority(id, hub);
+        }
+        if !self.denials.is_empty() {
+            self.deny(hub);
+        }
+    }
+
+    fn give_priority(&mut self, id: ConnectionId, hub: &Hub) {
+        let mut ahead = Ahead {
+            present: self.present,
+            blocks: &mut self.blocks,
+            connections: &mut self.connections,
+            denials: &mut self.denials,
+            counts: &mut self.counts,
+        };
+        self.priority.give(id, hub, &mut ahead);
     }
 
     /// Tells every terminal of instruments that are new, and lets patterns match them.
@@ -262,21 +360,32 @@ impl Fanout {
     pub fn close(&mut self, frame: &Frame, phase: u64, hub: &Hub) {
         self.blocks.load(frame, &mut self.counts);
         let at_ms = frame.at_ns / 1_000_000;
+        let now_ms = self.present.now_ms.max(at_ms);
+        self.present = Present { frame: frame.frame, closed_ms: at_ms, now_ms };
         for (target, members) in self.groups.of_phase(phase) {
             let mut shared: Option<Vec<Bytes>> = None;
             for id in members {
                 let Some(connection) = self.connections.get_mut(id) else { continue };
-                let mut close = Close { frame, at_ms, hub, blocks: &mut self.blocks, counts: &mut self.counts };
+                let mut close = Close {
+                    frame,
+                    at_ms,
+                    hub,
+                    bytes_max: self.config.message_bytes_max,
+                    blocks: &mut self.blocks,
+                    denials: &mut self.denials,
+                    counts: &mut self.counts,
+                };
                 if connection.outbox.is_lost() {
-                    close.recover(connection);
+                    close.recover(*id, connection);
                 } else if connection.partial.is_some() {
-                    close.catch_up(connection, Vec::new());
+                    close.catch_up(*id, connection);
                 } else {
                     let messages = shared.get_or_insert_with(|| close.encode(target));
                     close.send_shared(connection, messages, self.config.heartbeat_ms);
                 }
             }
         }
+        self.priority.reconcile(frame, hub, &mut self.connections);
         self.heartbeats(frame, at_ms);
     }
 
@@ -298,6 +407,15 @@ impl Fanout {
     }
 }
 
+/// What goes ahead of frames needs of the fan-out.
+struct Ahead<'a> {
+    present: Present,
+    blocks: &'a mut Blocks,
+    connections: &'a mut HashMap<ConnectionId, Connection>,
+    denials: &'a mut Vec<(ConnectionId, Entry, ErrorCode)>,
+    counts: &'a mut FanoutCounts,
+}
+
 impl Connection {
     fn push(&mut self, bytes: Bytes, at_ms: u64, counts: &mut FanoutCounts) {
         counts.frames += 1;
@@ -306,116 +424,5 @@ impl Connection {
         if !self.outbox.push(bytes, at_ms) {
             counts.gaps += 1;
         }
-    }
-}
-
-/// One frame on its way to the terminals of a phase.
-struct Close<'a> {
-    frame: &'a Frame,
-    at_ms: u64,
-    hub: &'a Hub,
-    blocks: &'a mut Blocks,
-    counts: &'a mut FanoutCounts,
-}
-
-impl Close<'_> {
-    fn builder(&self) -> FrameBuilder {
-        FrameBuilder::new(self.frame.frame, self.at_ms)
-    }
-
-    /// A group's frame; empty if nothing of the group changed.
-    fn encode(&mut self, target: &[Entry]) -> Vec<Bytes> {
-        let mut out = Messages::new(self.builder());
-        self.blocks.changed(target, |block| out.add(block));
-        let messages = out.finish();
-        self.counts.encodes += u64::from(!messages.is_empty());
-        messages
-    }
-
-    fn send_shared(&mut self, connection: &mut Connection, messages: &[Bytes], heartbeat_ms: u64) {
-        if messages.is_empty() && self.at_ms >= connection.sent_ms.saturating_add(heartbeat_ms) {
-            let heartbeat = self.builder().finish();
-            return connection.push(heartbeat, self.at_ms, self.counts);
-        }
-        for message in messages {
-            connection.push(message.clone(), self.at_ms, self.counts);
-        }
-    }
-
-    /// A terminal that lost frames and has read all that was left begins anew on the same socket.
-    fn recover(&mut self, connection: &mut Connection) {
-        if !connection.outbox.begin_recovery() {
-            return;
-        }
-        connection.partial = Some(BTreeSet::new());
-        let mut gaps = Vec::new();
-        for entries in connection.target.chunks(wire::bounds::GAP_ENTRIES_MAX) {
-            match ToTerminal::Gap(Gap { entries: entries.to_vec() }).encode() {
-                Ok(bytes) => gaps.push(bytes),
-                Err(_) => self.counts.unencodable += 1,
-            }
-        }
-        self.catch_up(connection, gaps);
-    }
-
-    /// A frame of the terminal's own: changes of what it holds, and snapshots of what it lacks as far as they fit.
-    fn catch_up(&mut self, connection: &mut Connection, first: Vec<Bytes>) {
-        let mut held = connection.partial.take().unwrap_or_default();
-        let mut out = Messages::new(self.builder());
-        let holding: Vec<Entry> = held.iter().copied().collect();
-        self.blocks.changed(&holding, |block| out.add(block));
-        let room = connection.outbox.room().min(SNAPSHOT_BYTES_PER_FRAME);
-        let missing: Vec<Entry> = connection.target.iter().copied().filter(|entry| !held.contains(entry)).collect();
-        for entry in missing {
-            if out.bytes() >= room {
-                break;
-            }
-            self.blocks.snapshot(entry, self.hub, self.counts, |block| out.add(block));
-            held.insert(entry);
-            self.counts.snapshots += 1;
-        }
-        connection.partial = (held.len() < connection.target.len()).then_some(held);
-        self.counts.encodes += 1;
-        for message in first.into_iter().chain(out.finish()) {
-            connection.push(message, self.at_ms, self.counts);
-        }
-    }
-}
-
-/// Blocks put into as few messages as the wire's bounds allow, all of one frame.
-struct Messages {
-    empty: FrameBuilder,
-    open: FrameBuilder,
-    done: Vec<Bytes>,
-    done_bytes: usize,
-}
-
-impl Messages {
-    fn new(empty: FrameBuilder) -> Self {
-        Self { open: empty.clone(), empty, done: Vec::new(), done_bytes: 0 }
-    }
-
-    fn add(&mut self, block: &[u8]) {
-        if self.open.push_encoded(block).is_ok() {
-            return;
-        }
-        let full = std::mem::replace(&mut self.open, self.empty.clone());
-        self.done_bytes += full.bytes();
-        self.done.push(full.finish());
-        if self.open.push_encoded(block).is_err() {
-            // A block alone is within a frame's bounds, which the encoder of blocks has checked.
-            tracing::error!(bytes = block.len(), "a block fits no frame");
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        self.done_bytes + self.open.bytes()
-    }
-
-    fn finish(mut self) -> Vec<Bytes> {
-        if self.open.blocks() > 0 {
-            self.done.push(self.open.finish());
-        }
-        self.done
     }
 }

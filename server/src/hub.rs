@@ -239,6 +239,12 @@ impl Hub {
         self.instruments.get(usize::try_from(symbol.0).unwrap_or(usize::MAX)).and_then(Option::as_ref)
     }
 
+    /// One more than the greatest number of an instrument with state.
+    #[must_use]
+    pub fn numbers(&self) -> u32 {
+        u32::try_from(self.instruments.len()).unwrap_or(u32::MAX)
+    }
+
     /// Every instrument with state, by number.
     pub fn instruments(&self) -> impl Iterator<Item = &HubInstrument> {
         self.instruments.iter().flatten()

@@ -36,21 +36,7 @@ pub fn text(numbers: Numbers<'_>) -> Result<String, MetricsError> {
     let page = Page { registry: Registry::new() };
     let tape = numbers.tape;
     page.counters("sprag_lane_events_total", "What happened in the lanes", "event", &tape.lanes.values())?;
-    let fanout = tape.fanout;
-    page.counters(
-        "sprag_fanout_events_total",
-        "What happened in the fan-out",
-        "event",
-        &[
-            ("encodes", fanout.encodes),
-            ("frames", fanout.frames),
-            ("bytes", fanout.bytes),
-            ("gaps", fanout.gaps),
-            ("snapshots", fanout.snapshots),
-            ("refused", fanout.refused),
-            ("unencodable", fanout.unencodable),
-        ],
-    )?;
+    page.counters("sprag_fanout_events_total", "What happened in the fan-out", "event", &tape.fanout.values())?;
     let source = numbers.source;
     page.counters(
         "sprag_source_events_total",
@@ -151,6 +137,7 @@ mod tests {
         let text = text(Numbers { tape: &tape, source: &source, store: Some((&counters, 3)) }).unwrap();
         for line in [
             r#"sprag_lane_events_total{event="regressions"} 0"#,
+            r#"sprag_fanout_events_total{event="priority_gaps"} 0"#,
             r#"sprag_store_events_total{event="source_waits"} 3"#,
             r#"sprag_instruments{state="GAPPED"} 0"#,
         ] {

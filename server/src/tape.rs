@@ -303,6 +303,8 @@ impl Running {
                 Err(RecvTimeoutError::Disconnected) => return TapeEnd::Stopped,
             }
             self.steps();
+            let now_ms = (self.tape.now_ns)() / 1_000_000;
+            self.tape.fanout.tend(now_ms, &mut self.tape.hub);
             self.check();
             if self.tape.hub.ended() {
                 return TapeEnd::Stopped;
@@ -332,6 +334,10 @@ impl Running {
 
     fn take(&mut self, input: TapeInput) -> bool {
         match input {
+            TapeInput::Sink(SinkMessage::Priority(updates)) => {
+                let now_ms = (self.tape.now_ns)() / 1_000_000;
+                self.tape.fanout.priority(&updates, now_ms);
+            }
             TapeInput::Sink(message) => self.tape.hub.take(message),
             TapeInput::Command(command, _permit) => self.command(command),
             TapeInput::Stop => return false,

@@ -4,7 +4,10 @@
 //! Never: a reference to another block; a delta without the full version of its base.
 
 mod book;
+mod digest;
 mod market_data;
+
+pub use digest::digest_of;
 
 use crate::{
     bounds::BLOCK_BYTES_MAX,
@@ -19,6 +22,7 @@ const QUOTE: u8 = 0x03;
 const TRADES: u8 = 0x04;
 const BEST: u8 = 0x05;
 const STATUS: u8 = 0x06;
+const DIGEST: u8 = 0x07;
 
 /// A block of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +39,8 @@ pub enum Block {
     Best(BestBlock),
     /// Feed state and age of an instrument.
     Status(StatusBlock),
+    /// What an instrument's book at a version must hash to.
+    Digest(DigestBlock),
 }
 
 /// The whole book of an instrument at a version.
@@ -123,6 +129,17 @@ pub struct StatusBlock {
     pub age_ms: u64,
 }
 
+/// What an instrument's book at a version must hash to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DigestBlock {
+    /// The instrument's number.
+    pub id: u32,
+    /// The version of the book.
+    pub version: Version,
+    /// Its digest, as of [`digest_of`].
+    pub crc: u32,
+}
+
 /// Puts changes into the order of the wire: bids, then asks, each by rising price.
 pub fn sort_changes(changes: &mut [LevelChange]) {
     changes.sort_unstable_by_key(|change| (change.side, change.level.tick_index));
@@ -185,6 +202,11 @@ fn put_block(block: &Block, out: &mut Vec<u8>) -> Result<(), EncodeError> {
             status.put(out);
             Ok(())
         }
+        Block::Digest(digest) => {
+            out.push(DIGEST);
+            digest.put(out);
+            Ok(())
+        }
     }
 }
 
@@ -196,6 +218,7 @@ pub(crate) fn get_block(kind: u8, reader: &mut Reader<'_>) -> Result<Block, Deco
         TRADES => TradesBlock::get(reader).map(Block::Trades),
         BEST => BestBlock::get(reader).map(Block::Best),
         STATUS => StatusBlock::get(reader).map(Block::Status),
+        DIGEST => DigestBlock::get(reader).map(Block::Digest),
         kind => Err(DecodeError::UnknownBlock { kind }),
     }
 }

@@ -6,8 +6,11 @@
 /// levels of 12 bytes) fits ten times over.
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Longest single block: what a frame can hold beside its header (22 bytes at most) and its end mark.
-pub const BLOCK_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 32;
+/// Bytes of a frame beside its blocks: its header (21 bytes at most), its end mark, and some to spare.
+pub const FRAME_BYTES_BESIDE_BLOCKS: usize = 32;
+
+/// Longest single block: what a frame can hold beside its own bytes.
+pub const BLOCK_BYTES_MAX: usize = MESSAGE_BYTES_MAX - FRAME_BYTES_BESIDE_BLOCKS;
 
 /// Most blocks in one frame. The smallest has 3 bytes on the wire and some 200 in memory, so that the message's length
 /// alone would let a server make a terminal allocate a gigabyte.

@@ -17,8 +17,8 @@ pub mod request;
 mod varint;
 
 pub use block::{
-    BestBlock, Block, BookDelta, BookSnapshot, QuoteBlock, StatusBlock, TradesBlock, decode_block, encode_block,
-    sort_changes,
+    BestBlock, Block, BookDelta, BookSnapshot, DigestBlock, QuoteBlock, StatusBlock, TradesBlock, decode_block,
+    digest_of, encode_block, sort_changes,
 };
 pub use close::CloseNotice;
 pub use dictionary::{Dictionary, DictionaryInstrument, DictionaryPair};

@@ -31,11 +31,14 @@ pub enum Channel {
     Best,
     /// Feed state and age of an instrument alone.
     Status,
+    /// Digests of an instrument's book, to hold the conflated chain against.
+    Digest,
 }
 
 impl Channel {
     /// Every channel, in the order of their codes, which begin with 1.
-    pub const ALL: [Self; 6] = [Self::Quote, Self::Book, Self::Priority, Self::Trades, Self::Best, Self::Status];
+    pub const ALL: [Self; 7] =
+        [Self::Quote, Self::Book, Self::Priority, Self::Trades, Self::Best, Self::Status, Self::Digest];
 
     /// The name used in logs and in command lines.
     #[must_use]
@@ -47,6 +50,7 @@ impl Channel {
             Self::Trades => "trades",
             Self::Best => "best",
             Self::Status => "status",
+            Self::Digest => "digest",
         }
     }
 
@@ -58,6 +62,7 @@ impl Channel {
             Self::Trades => 4,
             Self::Best => 5,
             Self::Status => 6,
+            Self::Digest => 7,
         }
     }
 

@@ -9,8 +9,8 @@ use market::{
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use wire::{
     Answer, BestBlock, Block, BookDelta, BookSnapshot, ChainKind, Channel, Dictionary, DictionaryInstrument,
-    DictionaryPair, ErrorCode, Frame, Gap, Hello, QuoteBlock, Resync, ServerError, StatusBlock, Subscription,
-    SubscriptionItem, ToServer, ToTerminal, TradesBlock, sort_changes,
+    DictionaryPair, DigestBlock, ErrorCode, Frame, Gap, Hello, QuoteBlock, Resync, ServerError, StatusBlock,
+    Subscription, SubscriptionItem, ToServer, ToTerminal, TradesBlock, sort_changes,
 };
 
 /// Numbers with the ones that break others: beyond 2^53, and the limits.
@@ -118,7 +118,9 @@ fn block() -> impl Strategy<Value = Block> {
         .prop_map(|(pair, bid, ask)| Block::Best(BestBlock { pair, best: Best { bid, ask } }));
     let status = (any::<u32>(), option::of(version()), feed(), number())
         .prop_map(|(id, version, feed, age_ms)| Block::Status(StatusBlock { id, version, feed, age_ms }));
-    prop_oneof![snapshot(), delta(), quote, trades, best, status]
+    let digest = (any::<u32>(), version(), any::<u32>())
+        .prop_map(|(id, version, crc)| Block::Digest(DigestBlock { id, version, crc }));
+    prop_oneof![snapshot(), delta(), quote, trades, best, status, digest]
 }
 
 fn entries() -> impl Strategy<Value = Vec<(Channel, u32)>> {

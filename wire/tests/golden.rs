@@ -29,7 +29,7 @@ fn refused() -> Vec<(&'static str, Vec<u8>, DecodeError)> {
         ("a request is not for a terminal", vec![0x43, 0x00], DecodeError::UnknownKind { kind: 0x43 }),
         ("a frame without its end mark", vec![0x03, 0x01, 0x01], DecodeError::Truncated),
         ("bytes after the end mark", vec![0x03, 0x01, 0x01, 0x00, 0x00], DecodeError::Trailing { bytes: 1 }),
-        ("unknown block kind", vec![0x03, 0x01, 0x01, 0x07], DecodeError::UnknownBlock { kind: 7 }),
+        ("unknown block kind", vec![0x03, 0x01, 0x01, 0x08], DecodeError::UnknownBlock { kind: 8 }),
         ("a varint with a needless byte", vec![0x05, 0x81, 0x00, 0x00], DecodeError::NotCanonical),
         ("a varint beyond its field", vec![0x05, 0x80, 0x80, 0x80, 0x80, 0x10, 0x00], DecodeError::NumberRange),
         ("a varint beyond 64 bits", [&[0x03][..], &[0xFF; 9], &[0x02]].concat(), DecodeError::NumberRange),
@@ -51,6 +51,11 @@ fn refused() -> Vec<(&'static str, Vec<u8>, DecodeError)> {
             "two changes of one price",
             vec![0x03, 0, 0, 0x02, 0, 1, 5, 0, 1, 1, 2, 0, 2, 0, 0, 0, 0],
             DecodeError::OutOfOrder,
+        ),
+        (
+            "a digest of more than 32 bits",
+            vec![0x03, 0, 0, 0x07, 0, 1, 5, 0x80, 0x80, 0x80, 0x80, 0x10, 0],
+            DecodeError::NumberRange,
         ),
         ("a count beyond the bytes", vec![0x07, 0xFF, 0x7F, 0x01, 0x01], DecodeError::Truncated),
         (
@@ -143,7 +148,7 @@ fn the_specification_names_these_bytes() {
     let specification = fs::read_to_string(root().join("docs/WIRE.md")).unwrap();
     let line = format!("golden-sha256: {}", digest());
     assert!(specification.contains(&line), "docs/WIRE.md lacks the line `{line}`");
-    for name in ["hello", "heartbeat", "snapshot", "delta", "quote", "subscribe"] {
+    for name in ["hello", "heartbeat", "snapshot", "delta", "quote", "digest", "subscribe"] {
         let sample = samples::samples().into_iter().find(|sample| sample.name == name).unwrap();
         let bytes = hex(&sample.message.encode());
         let shown: String = specification.split_whitespace().collect();

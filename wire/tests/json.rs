@@ -110,6 +110,9 @@ fn block(block: &Block) -> Value {
             "kind": "status", "id": text(value.id), "version": value.version.map(version),
             "feed": feed(value.feed), "age_ms": text(value.age_ms),
         }),
+        Block::Digest(value) => json!({
+            "kind": "digest", "id": text(value.id), "version": version(value.version), "crc": text(value.crc),
+        }),
     }
 }
 

@@ -8,8 +8,8 @@ use market::{
 };
 use wire::{
     Answer, BestBlock, Block, BookDelta, BookSnapshot, ChainKind, Channel, Dictionary, DictionaryInstrument,
-    DictionaryPair, ErrorCode, Frame, Gap, Hello, QuoteBlock, Resync, ServerError, StatusBlock, Subscription,
-    SubscriptionItem, ToServer, ToTerminal, TradesBlock,
+    DictionaryPair, DigestBlock, ErrorCode, Frame, Gap, Hello, QuoteBlock, Resync, ServerError, StatusBlock,
+    Subscription, SubscriptionItem, ToServer, ToTerminal, TradesBlock,
 };
 
 /// A message of either direction.
@@ -232,6 +232,13 @@ pub(crate) fn trades() -> TradesBlock {
     }
 }
 
+/// The digest of [`snapshot`].
+pub(crate) fn digest() -> DigestBlock {
+    let book = snapshot();
+    let crc = wire::digest_of(book.scale, book.bids.iter().copied(), book.asks.iter().copied()).unwrap();
+    DigestBlock { id: book.id, version: book.version, crc }
+}
+
 /// A best of two venues.
 pub(crate) fn best() -> BestBlock {
     let exact = |steps: u64, exponent| Exact::new(U256::from(steps), exponent);
@@ -266,8 +273,20 @@ fn market_data() -> Vec<Sample> {
         sample("best-one-sided", "no ask, numbers of 256 bits", frame(vec![Block::Best(half)])),
         sample("status-syncing", "no book yet", frame(vec![status(None, FeedState::Syncing, 0)])),
         sample("status-stale", "an old book", frame(vec![status(Some(Version::new(3, 9)), FeedState::Stale, 61_000)])),
+        sample("digest", "of the book that `snapshot` shows", frame(vec![Block::Digest(digest())])),
+        sample(
+            "digest-empty",
+            "of an explicit empty book, in steps of 1",
+            frame(vec![Block::Digest(digest_of_nothing())]),
+        ),
         sample("frame-mixed", "every small block in one frame", frame(mixed)),
     ]
+}
+
+fn digest_of_nothing() -> DigestBlock {
+    let (none, scale) = (|| std::iter::empty(), Scale { price: 0, quantity: 0 });
+    let crc = wire::digest_of(scale, none(), none()).unwrap();
+    DigestBlock { id: 1, version: Version::new(u64::MAX, u64::MAX), crc }
 }
 
 fn bid_of(block: BestBlock) -> BestSide {
@@ -294,11 +313,12 @@ fn requests() -> Vec<Sample> {
         item(Channel::Trades, "*/*"),
         item(Channel::Best, "BTC/USDT"),
         item(Channel::Status, "*"),
+        item(Channel::Digest, "binance_spot/BTC*"),
     ];
     let quote = vec![item(Channel::Quote, "*")];
     let server = Message::ToServer;
     vec![
-        sample("subscribe", "five channels", server(ToServer::Subscribe(Subscription { request: 7, items }))),
+        sample("subscribe", "six channels", server(ToServer::Subscribe(Subscription { request: 7, items }))),
         sample(
             "unsubscribe",
             "one item, the greatest request number",

@@ -3,10 +3,13 @@
 //! Never: a block applied to an instrument that the present dictionary does not name.
 
 use super::{InstrumentState, Session, ShownQuote};
-use crate::{guard::Outcome, notice::Notice};
+use crate::{
+    guard::{Check, Outcome},
+    notice::Notice,
+};
 use market::{Feed, Version, trade::TradeVerdict};
 use std::sync::Arc;
-use wire::{BestBlock, Block, ChainKind, Channel, QuoteBlock, TradesBlock};
+use wire::{BestBlock, Block, ChainKind, Channel, DigestBlock, QuoteBlock, TradesBlock};
 
 impl Session {
     pub(super) fn take_block(&mut self, kind: ChainKind, block: Block, now_ms: u64, notices: &mut Vec<Notice>) {
@@ -14,13 +17,15 @@ impl Session {
             Block::BookSnapshot(snapshot) => {
                 let Some(state) = self.named(snapshot.id, notices) else { return };
                 let outcome = state.books.snapshot(kind, &snapshot);
+                state.hear(kind, now_ms);
                 state.observe(snapshot.feed, snapshot.age_ms, now_ms, notices);
                 self.tell_book(kind, snapshot.id, outcome, true, notices);
             }
             Block::BookDelta(delta) => {
                 let Some(state) = self.named(delta.id, notices) else { return };
                 let outcome = state.books.delta(kind, &delta, now_ms);
-                if matches!(outcome, Outcome::Shown(_) | Outcome::Behind { .. }) {
+                if matches!(outcome, Outcome::Shown(_) | Outcome::Behind | Outcome::Refused { .. }) {
+                    state.hear(kind, now_ms);
                     state.observe(delta.feed, 0, now_ms, notices);
                 }
                 self.tell_book(kind, delta.id, outcome, false, notices);
@@ -33,6 +38,7 @@ impl Session {
                     state.observe(status.feed, status.age_ms, now_ms, notices);
                 }
             }
+            Block::Digest(digest) => self.take_digest(&digest, now_ms, notices),
         }
     }
 
@@ -54,19 +60,40 @@ impl Session {
         let Some(instrument) = self.named(id, notices).map(|state| Arc::clone(&state.name)) else { return };
         match outcome {
             Outcome::Shown(version) => notices.push(Notice::BookChanged { instrument, version }),
-            Outcome::Behind { offered, shown } if whole => {
+            Outcome::Refused { offered, shown } if whole => {
                 self.regressed(channel, instrument, offered, shown, notices);
             }
-            Outcome::Behind { .. } => {}
+            Outcome::Behind | Outcome::Refused { .. } => {}
             Outcome::Ask => {
                 self.counters.deltas_refused = self.counters.deltas_refused.saturating_add(1);
-                self.counters.resyncs = self.counters.resyncs.saturating_add(1);
-                if let Some(attachment) = &mut self.attachment {
-                    attachment.resyncs.insert((channel, id));
-                }
+                self.ask(channel, id);
                 notices.push(Notice::NeedsResync { channel, instrument });
             }
             Outcome::Waiting => self.counters.deltas_refused = self.counters.deltas_refused.saturating_add(1),
+        }
+    }
+
+    fn ask(&mut self, channel: Channel, id: u32) {
+        self.counters.resyncs = self.counters.resyncs.saturating_add(1);
+        if let Some(attachment) = &mut self.attachment {
+            attachment.resyncs.insert((channel, id));
+        }
+    }
+
+    /// A digest is about the conflated chain alone, and about its present version.
+    fn take_digest(&mut self, digest: &DigestBlock, now_ms: u64, notices: &mut Vec<Notice>) {
+        let Some(state) = self.named(digest.id, notices) else { return };
+        let check = state.books.check(digest.version, digest.crc, now_ms);
+        let instrument = Arc::clone(&state.name);
+        let counter = match check {
+            Check::Right => &mut self.counters.digests_matched,
+            Check::Wrong => &mut self.counters.digests_failed,
+            Check::Skipped => &mut self.counters.digests_skipped,
+        };
+        *counter = counter.saturating_add(1);
+        if check == Check::Wrong {
+            self.ask(Channel::Book, digest.id);
+            notices.push(Notice::DigestMismatch { instrument, version: digest.version });
         }
     }
 
@@ -92,9 +119,10 @@ impl Session {
             Some(shown) if offered.version < shown.version => {
                 self.regressed(Channel::Quote, instrument, offered.version, shown.version, notices);
             }
-            Some(shown) if shown == offered => {}
+            Some(shown) if shown == offered => state.quote_kept = false,
             _ => {
                 state.quote = Some(offered);
+                state.quote_kept = false;
                 notices.push(Notice::QuoteChanged { instrument, version: offered.version });
             }
         }
@@ -132,6 +160,12 @@ impl Session {
 }
 
 impl InstrumentState {
+    fn hear(&mut self, kind: ChainKind, now_ms: u64) {
+        if kind == ChainKind::Priority {
+            self.priority_at_ms = Some(now_ms);
+        }
+    }
+
     fn observe(&mut self, feed: Feed, age_ms: u64, now_ms: u64, notices: &mut Vec<Notice>) {
         self.heard = Some((age_ms, now_ms));
         if self.feed != feed {

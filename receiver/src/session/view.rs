@@ -28,11 +28,12 @@ pub struct InstrumentView<'a> {
     pub quote: Option<&'a ShownQuote>,
     /// The last trade.
     pub last_trade: Option<&'a ShownTrade>,
-    /// Feed state and shape; STALE whenever the link is not up.
+    /// Feed state and shape; STALE in place of LIVE whenever nothing vouches for it: the link is not up, or frames that
+    /// wait for the server's cuts are missing and the instrument's own priority chain is silent too.
     pub feed: Feed,
     /// Time since the venue was last heard about it, in milliseconds, if it ever was.
     pub age_ms: Option<u64>,
-    /// The book is from a former chain, which the present ones have not reached.
+    /// The book or the quote is from a former chain, which the present ones have not reached.
     pub catching_up: bool,
 }
 
@@ -42,7 +43,7 @@ impl Session {
     pub fn view(&self, name: &str, now_ms: u64) -> Option<InstrumentView<'_>> {
         let state = self.instrument(name)?;
         let mut feed = state.feed;
-        if feed.state == FeedState::Live && self.link(now_ms) != Link::Up {
+        if feed.state == FeedState::Live && (self.link(now_ms) != Link::Up || !self.vouches(state, now_ms)) {
             feed.state = FeedState::Stale;
         }
         Some(InstrumentView {
@@ -52,7 +53,7 @@ impl Session {
             last_trade: state.trades.last(),
             feed,
             age_ms: state.heard.map(|(age, at)| age.saturating_add(now_ms.saturating_sub(at))),
-            catching_up: state.books.is_kept(),
+            catching_up: state.books.is_kept() || state.quote_kept,
         })
     }
 

@@ -30,9 +30,9 @@ pub(super) struct WatchArgs {
     /// Instruments as VENUE/SYMBOL; globs are fine.
     #[arg(required = true)]
     instruments: Vec<String>,
-    /// The server's stream.
-    #[arg(long, default_value = "ws://127.0.0.1:8410/v1/stream")]
-    url: String,
+    /// The streams of one or more servers, separated by commas; the next one is tried when one fails.
+    #[arg(long = "url", value_name = "URL", value_delimiter = ',', default_value = "ws://127.0.0.1:8410/v1/stream")]
+    urls: Vec<String>,
     /// Levels a side.
     #[arg(long, default_value_t = LEVELS_DEFAULT)]
     levels: usize,
@@ -51,7 +51,7 @@ pub(super) fn watch(args: &WatchArgs) -> Result<(), Failure> {
         })
         .collect();
     runtime()?.block_on(async {
-        let terminal = Terminal::new(&args.url, &items).map_err(|error| Failure::new(Exit::Usage, error))?;
+        let terminal = Terminal::of_servers(&args.urls, &items).map_err(|error| Failure::new(Exit::Usage, error))?;
         follow(terminal, args).await.map_err(|error| Failure::new(Exit::Internal, error))
     })
 }
@@ -97,7 +97,7 @@ fn picture(terminal: &Terminal, args: &WatchArgs, trouble: &str) -> Vec<Row> {
     };
     let simulated =
         if session.hello().is_some_and(|hello| hello.simulated) { ", simulated or replayed data" } else { "" };
-    let mut rows = vec![(None, format!("{}: {link}{simulated}  {trouble}", args.url))];
+    let mut rows = vec![(None, format!("{}: {link}{simulated}  {trouble}", terminal.server()))];
     let names: Vec<&str> = session.instruments().collect();
     let views = names.iter().filter_map(|name| session.view(name, now_ms)).filter(|view| view.book.is_some());
     for view in views {

@@ -23,6 +23,8 @@ pub struct Server {
     pub ring_frames: usize,
     /// Bytes that wait for one terminal's socket; 65,536 to 1,073,741,824. Beyond it the terminal gets a gap.
     pub ring_bytes: usize,
+    /// Milliseconds between two digests of an instrument that a terminal holds its book against; 1,000 to 3,600,000.
+    pub digest_ms: u64,
     /// Milliseconds from connection to hello; 100 to 60,000.
     pub handshake_timeout_ms: u64,
     /// Milliseconds over which terminals are sent away at shutdown; 0 to 60,000.
@@ -39,6 +41,7 @@ impl Default for Server {
             heartbeat_ms: 1000,
             ring_frames: 64,
             ring_bytes: 8 << 20,
+            digest_ms: 10_000,
             handshake_timeout_ms: 5000,
             drain_ms: 2000,
         }
@@ -59,6 +62,7 @@ impl Server {
         problems.range("server.heartbeat_ms", self.heartbeat_ms, 100..=60_000);
         problems.range("server.ring_frames", self.ring_frames, 2..=4096);
         problems.range("server.ring_bytes", self.ring_bytes, 65_536..=1 << 30);
+        problems.range("server.digest_ms", self.digest_ms, 1_000..=3_600_000);
         problems.range("server.handshake_timeout_ms", self.handshake_timeout_ms, 100..=60_000);
         problems.range("server.drain_ms", self.drain_ms, 0..=60_000);
     }

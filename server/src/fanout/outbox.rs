@@ -1,5 +1,9 @@
-//! A terminal's outbox: bounded in frames, bytes and age. Frames are lossy, and losing one empties it, since what
-//! follows would build on what is gone; control messages are lossless up to their own bound.
+//! A terminal's outbox: two rings bounded in frames, bytes and age, one for frames and one for what goes ahead of them.
+//! Both are lossy, and losing one frame empties its ring, since what follows would build on what is gone; the other ring
+//! is not touched. Control messages are lossless up to their own bound.
+//!
+//! The order is control, priority, frames; yet after a run of priority frames one other frame has its turn, so that an
+//! instrument that never rests delays the others and does not stop them.
 //!
 //! Never: an old frame behind a lost one; growth beyond the bounds.
 
@@ -13,6 +17,13 @@ use wire::CloseNotice;
 
 /// Bytes of control messages that may wait: a dictionary of the largest directory, twice.
 const CONTROL_BYTES_MAX: usize = 64 << 20;
+
+/// Bounds of the priority ring. Its frames are small and many; what an order ticket has not seen within a second, it
+/// had better get as a snapshot.
+pub const PRIORITY_BOUNDS: RingBounds = RingBounds { frames: 1_024, bytes: 1 << 20, age_ms: 1_000 };
+
+/// Priority frames in a row while another frame waits: of the smallest, about one packet's worth.
+const PRIORITY_RUN_MAX: usize = 32;
 
 /// Bounds of a ring.
 #[derive(Clone, Copy, Debug)]
@@ -79,22 +90,41 @@ impl Ring {
         self.lost = false;
     }
 
-    /// Bytes that still fit.
+    /// Whether nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// Bytes that still fit; none if no further frame does.
     #[must_use]
     pub fn room(&self) -> usize {
-        self.bounds.bytes.saturating_sub(self.bytes)
+        if self.frames.len() < self.bounds.frames { self.bounds.bytes.saturating_sub(self.bytes) } else { 0 }
     }
 }
 
 #[derive(Debug)]
 struct Inner {
     ring: Ring,
+    priority: Ring,
+    /// Priority frames given since another one was.
+    run: usize,
     control: VecDeque<Bytes>,
     control_bytes: usize,
     /// The socket is busy with something that was popped.
     busy: bool,
     closed: bool,
     notice: Option<CloseNotice>,
+}
+
+impl Inner {
+    /// The next frame of the two rings.
+    fn pop(&mut self) -> Option<Bytes> {
+        let frame = if self.run < PRIORITY_RUN_MAX { None } else { self.ring.pop() };
+        let ahead = if frame.is_none() { self.priority.pop() } else { None };
+        self.run = if ahead.is_some() { self.run.saturating_add(1) } else { 0 };
+        frame.or(ahead).or_else(|| self.ring.pop())
+    }
 }
 
 /// What the socket's task does next.
@@ -116,11 +146,19 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// An empty outbox.
+    /// An empty outbox, its priority ring of [`PRIORITY_BOUNDS`].
     #[must_use]
     pub fn new(bounds: RingBounds) -> Self {
+        Self::with_priority(bounds, PRIORITY_BOUNDS)
+    }
+
+    /// An empty outbox with bounds for its frames and for what goes ahead of them.
+    #[must_use]
+    pub fn with_priority(bounds: RingBounds, priority: RingBounds) -> Self {
         let inner = Inner {
             ring: Ring::new(bounds),
+            priority: Ring::new(priority),
+            run: 0,
             control: VecDeque::new(),
             control_bytes: 0,
             busy: false,
@@ -137,6 +175,13 @@ impl Outbox {
     /// Takes a frame; false if the terminal lost it.
     pub fn push(&self, frame: Bytes, at_ms: u64) -> bool {
         let taken = self.with(|inner| inner.ring.push(frame, at_ms));
+        self.notify.notify_one();
+        taken
+    }
+
+    /// Takes a frame that goes ahead of the others; false if the terminal lost it.
+    pub fn push_priority(&self, frame: Bytes, now_ms: u64) -> bool {
+        let taken = self.with(|inner| inner.priority.push(frame, now_ms));
         self.notify.notify_one();
         taken
     }
@@ -172,6 +217,23 @@ impl Outbox {
         self.with(|inner| inner.ring.is_lost())
     }
 
+    /// Whether priority frames were lost and their recovery has not begun.
+    #[must_use]
+    pub fn is_priority_lost(&self) -> bool {
+        self.with(|inner| inner.priority.is_lost())
+    }
+
+    /// Begins recovery of the priority frames if the socket has taken all that was left.
+    pub fn begin_priority_recovery(&self) -> bool {
+        self.with(|inner| {
+            let drained = !inner.busy && inner.control.is_empty();
+            if drained {
+                inner.priority.begin_recovery();
+            }
+            drained
+        })
+    }
+
     /// Begins recovery if the socket has taken all that was left.
     pub fn begin_recovery(&self) -> bool {
         self.with(|inner| {
@@ -183,13 +245,25 @@ impl Outbox {
         })
     }
 
+    /// Bytes of priority frames that still fit, and whether none waits.
+    #[must_use]
+    pub fn priority_room(&self) -> (usize, bool) {
+        self.with(|inner| (inner.priority.room(), inner.priority.is_empty()))
+    }
+
+    /// Whether no frame waits, so that a single larger one is taken too.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.with(|inner| inner.ring.is_empty())
+    }
+
     /// Bytes that still fit.
     #[must_use]
     pub fn room(&self) -> usize {
         self.with(|inner| inner.ring.room())
     }
 
-    /// What the socket's task does next; control first. Calling it says that the last bytes are sent.
+    /// What the socket's task does next; control first, then priority, then frames. Calling it says that the last bytes are sent.
     pub fn next(&self) -> Next {
         self.with(|inner| {
             inner.busy = false;
@@ -197,7 +271,7 @@ impl Outbox {
             if inner.closed && (control.is_none() || inner.control_bytes > CONTROL_BYTES_MAX) {
                 return Next::Close(inner.notice);
             }
-            match control.or_else(|| inner.ring.pop()) {
+            match control.or_else(|| inner.pop()) {
                 Some(bytes) => {
                     inner.busy = true;
                     Next::Send(bytes)
@@ -258,6 +332,45 @@ mod tests {
         assert!(lost > 0 && outbox.is_lost());
         assert!(outbox.room() <= 64 << 10 && outbox.room() > 0);
         assert!(outbox.begin_recovery());
+    }
+
+    #[test]
+    fn priority_goes_before_frames_and_stops_none() {
+        let bounds = RingBounds { frames: 100, bytes: 100_000, age_ms: 1_000 };
+        let outbox = Outbox::with_priority(bounds, bounds);
+        for _ in 0..2 {
+            outbox.push(frame(1), 0);
+        }
+        for _ in 0..PRIORITY_RUN_MAX + 2 {
+            outbox.push_priority(frame(2), 0);
+        }
+        outbox.push_control(frame(3));
+        let lengths: Vec<_> = std::iter::from_fn(|| match outbox.next() {
+            Next::Send(bytes) => Some(bytes.len()),
+            _ => None,
+        })
+        .collect();
+        let run = vec![2; PRIORITY_RUN_MAX];
+        assert_eq!(lengths, [&[3][..], &run, &[1, 2, 2, 1]].concat());
+    }
+
+    #[test]
+    fn each_ring_loses_alone() {
+        let (frames, priority) = (RingBounds { frames: 9, bytes: 900, age_ms: 99 }, PRIORITY_BOUNDS);
+        let outbox = Outbox::with_priority(frames, RingBounds { frames: 2, ..priority });
+        assert!(outbox.push(frame(1), 0));
+        assert!(outbox.push_priority(frame(2), 0) && outbox.push_priority(frame(2), 0));
+        assert!(!outbox.push_priority(frame(2), 0));
+        assert!(outbox.is_priority_lost() && !outbox.is_lost());
+        assert_eq!(outbox.next(), Next::Send(frame(1)));
+        assert!(!outbox.begin_priority_recovery(), "the socket is busy");
+        assert!(outbox.push(frame(4), 0) && outbox.next() == Next::Send(frame(4)) && outbox.next() == Next::Wait);
+        assert!(outbox.begin_priority_recovery() && outbox.push_priority(frame(2), 0));
+        for _ in 0..10 {
+            outbox.push(frame(1), 0);
+        }
+        assert!(outbox.is_lost() && !outbox.is_priority_lost());
+        assert_eq!(outbox.next(), Next::Send(frame(2)));
     }
 
     #[test]

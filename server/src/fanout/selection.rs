@@ -38,9 +38,6 @@ impl Selection {
     ) -> Result<usize, ErrorCode> {
         let mut patterns = Vec::with_capacity(items.len());
         for item in items {
-            if item.channel == Channel::Priority {
-                return Err(ErrorCode::UnknownChannel);
-            }
             patterns.push(Pattern::new(item)?);
         }
         let mut matched = BTreeSet::new();

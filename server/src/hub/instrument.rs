@@ -3,7 +3,7 @@
 //! Never: a decision; the lanes decided.
 
 use super::phase::{Base, Phase};
-use dataflow::cut::{BookCut, InstrumentCut};
+use dataflow::cut::{BookCut, InstrumentCut, PriorityUpdate};
 use market::{Book, Feed, Level, Quote, Scale, Side, SymbolId, TickChange, Trade, U256, Version, Window};
 
 /// State of one instrument at the last complete cut.
@@ -73,6 +73,32 @@ impl HubInstrument {
         if let Some(trade) = cut.trades.into_iter().next_back() {
             self.last_trade = Some(trade);
         }
+    }
+
+    /// Follows an update that is ahead of its cut. False, and nothing is changed, if it does not begin where this stands.
+    pub fn follow(&mut self, update: &PriorityUpdate) -> bool {
+        match &update.book {
+            BookCut::Unchanged => {}
+            BookCut::Delta { base, changes } => {
+                if self.version != Some(*base) || update.version <= *base {
+                    return false;
+                }
+                for change in changes {
+                    self.book.apply(TickChange::at(change.side, change.level.tick_index, change.level.quantity));
+                }
+                self.book.close_cut(&mut Vec::new());
+            }
+            BookCut::Snapshot { bids, asks, horizon } => {
+                self.load(bids, asks, update.scale);
+                self.horizon = *horizon;
+            }
+        }
+        self.revision += 1;
+        self.version = Some(update.version);
+        self.received_ns = update.received_ns;
+        self.scale = update.scale;
+        self.feed = update.feed;
+        true
     }
 
     fn load(&mut self, bids: &[Level], asks: &[Level], scale: Scale) {

@@ -16,14 +16,14 @@ const LEVEL_BYTES_MIN: usize = 2;
 
 /// Which way the prices of a list go.
 #[derive(Clone, Copy)]
-enum Course {
+pub(super) enum Course {
     Rising,
     Falling,
 }
 
 impl Course {
     /// Best first.
-    const fn of(side: Side) -> Self {
+    pub(super) const fn of(side: Side) -> Self {
         match side {
             Side::Bid => Self::Falling,
             Side::Ask => Self::Rising,
@@ -49,13 +49,14 @@ impl Course {
     }
 }
 
-fn put_levels(
+/// Writes levels; the first price is against the cursor alone if they begin their list.
+pub(super) fn put_levels(
     out: &mut Vec<u8>,
     cursor: &mut Cursor,
     course: Course,
+    mut first: bool,
     levels: impl Iterator<Item = Level>,
 ) -> Result<(), EncodeError> {
-    let mut first = true;
     for level in levels {
         if first {
             cursor.put(out, level.tick_index);
@@ -103,8 +104,8 @@ impl BookSnapshot {
         put_count(out, self.bids.len(), LEVELS_MAX)?;
         put_count(out, self.asks.len(), LEVELS_MAX)?;
         let mut cursor = Cursor::default();
-        put_levels(out, &mut cursor, Course::of(Side::Bid), self.bids.iter().copied())?;
-        put_levels(out, &mut cursor, Course::of(Side::Ask), self.asks.iter().copied())?;
+        put_levels(out, &mut cursor, Course::of(Side::Bid), true, self.bids.iter().copied())?;
+        put_levels(out, &mut cursor, Course::of(Side::Ask), true, self.asks.iter().copied())?;
         for horizon in self.horizon.into_iter().flatten() {
             cursor.put(out, horizon);
         }
@@ -155,7 +156,7 @@ impl BookDelta {
         put_count(out, asks.len(), CHANGES_MAX)?;
         let mut cursor = Cursor::default();
         for side in [bids, asks] {
-            put_levels(out, &mut cursor, Course::Rising, side.iter().map(|change| change.level))?;
+            put_levels(out, &mut cursor, Course::Rising, true, side.iter().map(|change| change.level))?;
         }
         Ok(())
     }
