@@ -2,8 +2,10 @@
 //! that a demo or a load test needs neither a network nor a capture. The venues follow one fair price per pair, come in
 //! common bursts, and obey their own rules (update id chains, depth windows, checksums).
 //!
-//! Never: input or output, a clock (`until_ns` is passed in), the decoders or books of the venues' connectors, a float
-//! in a price that is sent.
+//! [`VenueSim`] serves it, or a capture, over real sockets.
+//!
+//! Never: input or output, or a clock, outside of `serve` (`until_ns` is passed in); the decoders or books of the
+//! venues' connectors; a float in a price that is sent.
 
 mod binance;
 mod book;
@@ -11,6 +13,7 @@ mod chance;
 mod fair;
 mod kraken;
 mod pairs;
+mod serve;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -21,6 +24,10 @@ use chance::Chance;
 use fair::{Fair, Weather};
 use market::Venue;
 use pairs::Pair;
+pub use serve::{
+    Ending, Fault, FaultError, FaultReport, FaultsReport, UPDATES_AGO_MAX, VenueSim, VenueSimBook, VenueSimConnection,
+    VenueSimError, VenueSimOptions, VenueSimSource, VenueSimState,
+};
 use std::sync::Arc;
 
 /// More pairs than any venue lists; bounds the memory of a configuration mistake (some 10 KB per pair and venue).
@@ -95,6 +102,10 @@ pub struct SimInstrument {
     pub asset_0: String,
     /// The quote asset.
     pub asset_1: String,
+    /// Decimals of the price step.
+    pub price_decimals: u32,
+    /// Decimals of the quantity step.
+    pub quantity_decimals: u32,
 }
 
 /// The simulator's own book, for comparing with one that was rebuilt from its messages.
@@ -282,6 +293,8 @@ struct Instrument {
     asset_1: String,
     /// Decimals of a price.
     decimals: u32,
+    /// Decimals of a quantity.
+    quantity_decimals: u32,
     /// Distance from the fair price, as a share of it.
     basis: f64,
     book: Book,
@@ -320,6 +333,7 @@ impl Instrument {
             asset_0,
             asset_1,
             decimals,
+            quantity_decimals: 8_u32.saturating_sub(step.checked_ilog10().unwrap_or(0)),
             basis,
             book,
             update_id: start_ns / 1_000,
@@ -333,7 +347,8 @@ impl Instrument {
 
     fn describe(&self, venue: Venue) -> SimInstrument {
         let (symbol, asset_0) = (self.symbol.clone(), self.asset_0.clone());
-        SimInstrument { venue, symbol, asset_0, asset_1: self.asset_1.clone() }
+        let (price_decimals, quantity_decimals) = (self.decimals, self.quantity_decimals);
+        SimInstrument { venue, symbol, asset_0, asset_1: self.asset_1.clone(), price_decimals, quantity_decimals }
     }
 
     /// The best `depth` levels of each side.

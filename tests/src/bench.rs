@@ -4,6 +4,7 @@
 //! Never: a judgement of wall times; only results are compared, and they must be the same.
 
 mod by_hand;
+pub mod checkpoint;
 mod graph;
 mod hub;
 mod market;

@@ -220,6 +220,12 @@ impl Started {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
+    /// Its process number.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.guard.0.id()
+    }
+
     /// Waits until its log has that text.
     ///
     /// # Errors
@@ -321,7 +327,7 @@ impl Server {
     /// Its process number.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.started.guard.0.id()
+        self.started.pid()
     }
 
     /// Its resident memory, kilobytes.

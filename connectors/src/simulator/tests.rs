@@ -146,7 +146,7 @@ impl Rebuilt {
             assert_eq!(&*frame.conn, format!("{}-0", venue.name()));
             let RawPayload::Text(text) = &frame.raw else { panic!("text only") };
             match (venue, frame.kind) {
-                (_, RawKind::Open | RawKind::Send) => {}
+                (_, RawKind::Open | RawKind::Close | RawKind::Alive | RawKind::Send) => {}
                 (Venue::BinanceSpot, RawKind::Http) => self.rest(text, frame.url.as_deref().unwrap()),
                 (Venue::BinanceSpot, RawKind::Ws) => self.binance(text),
                 (Venue::KrakenSpot, _) => self.kraken(text),

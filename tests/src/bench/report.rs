@@ -32,7 +32,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    fn of(mut values: Vec<f64>) -> Self {
+    pub(super) fn of(mut values: Vec<f64>) -> Self {
         values.sort_unstable_by(f64::total_cmp);
         let at = |at: usize| values.get(at).copied().unwrap_or_default();
         let middle = values.len() / 2;

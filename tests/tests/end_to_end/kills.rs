@@ -74,7 +74,7 @@ fn dies(launch: &Launch, data_dir: &Path, moment: Moment) -> Result<bool> {
         }
         Moment::Engine(time) => {
             let started = launch.spawn()?;
-            let engine = engine_of(data_dir)?;
+            let engine = engine_of(data_dir, started.pid())?;
             thread::sleep(time);
             let killed = kill(engine);
             // Nothing can go on without its store.
@@ -101,13 +101,17 @@ fn killed(mut started: Started) -> Result<bool> {
     Ok(true)
 }
 
-/// The process number of the engine on a data directory, once a new one is there.
-fn engine_of(data_dir: &Path) -> Result<u32> {
+/// The process number of the engine on a data directory, once it is that parent's.
+fn engine_of(data_dir: &Path, parent: u32) -> Result<u32> {
     let file = data_dir.join("clickhouse.url");
+    let parent_of = |pid: u32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse::<u32>().ok()
+    };
     process::until("an engine", || {
         let text = fs::read_to_string(&file).unwrap_or_default();
         let pid = text.lines().nth(1).and_then(|pid| pid.parse::<u32>().ok());
-        Ok(pid.filter(|pid| Path::new("/proc").join(pid.to_string()).exists()))
+        Ok(pid.filter(|pid| parent_of(*pid) == Some(parent)))
     })
 }
 

@@ -22,8 +22,8 @@ const STOP_MAX: Duration = Duration::from_secs(20);
 /// How often the child is looked at, which bounds how late its end is seen.
 const POLL_EVERY: Duration = Duration::from_millis(20);
 
-/// An engine whose parent was killed dies with it, but not in the same moment; a restart waits that long for it.
-const ORPHAN_MAX: Duration = Duration::from_secs(5);
+/// An engine whose parent was killed ends by itself, after the requests that it has; a restart waits that long for it.
+const ORPHAN_MAX: Duration = STOP_MAX;
 
 /// How the parent starts the engine.
 #[derive(Clone, Debug, Default)]

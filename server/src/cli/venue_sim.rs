@@ -1,0 +1,152 @@
+//! `sprag venue-sim`.
+//!
+//! Never: anything of the pipeline; it is the other side.
+
+use super::{Failure, runtime, start_log, venue};
+use crate::exit::Exit;
+use clap::Args;
+use connectors::simulator::{SimulatorConfig, VenueSim, VenueSimError, VenueSimOptions, VenueSimSource};
+use market::Venue;
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// What the options cannot say.
+const AFTER_HELP: &str = r#"Without --capture a market is simulated at the venues, from this moment on. With --capture the frames of these files
+are served as they were recorded; REST and new subscriptions are answered from books that are kept beside it.
+
+One address has it all: /binance_spot/stream, /binance_spot/ws and /binance_spot/api/v3 as Binance spot has them,
+/kraken_spot/v2 and /kraken_spot/0/public as Kraken has them.
+
+For tests: GET /sim/books and /sim/state; POST /sim/pause and /sim/resume; POST /sim/faults with one of
+  {"fault":"disconnect","venue":"kraken_spot","connection":1,"ending":"normal"}   or "going_away", "abort"
+  {"fault":"refuse_connections","venue":"kraken_spot","for_ms":2000}
+  {"fault":"drop_depth","venue":"binance_spot","symbol":"BTCUSDT","count":1,"connection":2}
+  {"fault":"corrupt_checksum","symbol":"BTC/USD","count":1}
+  {"fault":"stale_snapshots","symbol":"BTCUSDT","count":3,"updates_ago":20}
+  {"fault":"fail_rest","venue":"binance_spot","status":429,"retry_after_s":2}
+  {"fault":"reset_ids","symbol":"BTCUSDT","next_id":624086}
+  {"fault":"silence","venue":"kraken_spot","symbol":"BTC/USD","for_ms":5000}
+  {"fault":"ping_flood","venue":"binance_spot","every_ms":10,"for_ms":3000}
+A connection is meant by its order of opening at its venue, from 1; without one, all are meant. GET /sim/faults tells
+how often each fired; DELETE /sim/faults ends them."#;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = AFTER_HELP)]
+pub(super) struct VenueSimArgs {
+    /// Address to listen on; beyond loopback, whoever reaches it can set faults.
+    #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    host: IpAddr,
+    /// TCP port; 0 for any free one.
+    #[arg(long, default_value_t = 0)]
+    port: u16,
+    /// Everything random of the simulated market follows from this.
+    #[arg(long, default_value_t = 1, conflicts_with = "capture")]
+    seed: u64,
+    /// Number of simulated pairs, each at every venue.
+    #[arg(long, default_value_t = 12, conflicts_with = "capture")]
+    pairs: u32,
+    /// The venues of the simulated market.
+    #[arg(long, value_delimiter = ',', value_parser = venue, default_values_t = Venue::ALL, conflicts_with = "capture")]
+    venues: Vec<Venue>,
+    /// Simulated book messages per second, over all instruments.
+    #[arg(long, default_value_t = 200, conflicts_with = "capture")]
+    updates_per_second: u32,
+    /// Levels per side that simulated books tend to, 20 to 600.
+    #[arg(long, default_value_t = 200, conflicts_with = "capture")]
+    book_levels: u32,
+    /// Serve these captures, merged by receive time; needs --venue.
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "venue")]
+    capture: Vec<PathBuf>,
+    /// The venue that the captures are of.
+    #[arg(long, value_parser = venue, requires = "capture")]
+    venue: Option<Venue>,
+    /// Only the frames of these connections, by the captures' own ids; REST replies always count.
+    #[arg(long, value_delimiter = ',', requires = "capture")]
+    leg: Vec<String>,
+    /// Times the recorded pace; 0 for as fast as the connections take it.
+    #[arg(long, default_value_t = 1.0, requires = "capture")]
+    speed: f64,
+    /// Begin the captures anew at their end, as a venue does that restarts: connections are closed, and ids go back.
+    #[arg(long, requires = "capture")]
+    repeat: bool,
+    /// Serve nothing before so many connections have subscribed to something.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    wait_for_subscribers: usize,
+    /// Seconds between the pings that Binance sends.
+    #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
+    ping_every: u64,
+    /// Request weight per minute that Binance's REST allows.
+    #[arg(long, default_value_t = 6_000)]
+    request_weight: u32,
+}
+
+impl VenueSimArgs {
+    fn options(self) -> Result<VenueSimOptions, Failure> {
+        let source = match self.venue {
+            Some(venue) => VenueSimSource::Captures {
+                files: self.capture,
+                venue,
+                legs: self.leg,
+                speed: self.speed,
+                repeat: self.repeat,
+            },
+            None => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH);
+                let now = now.map_err(|error| Failure::new(Exit::Internal, error))?;
+                VenueSimSource::Market(SimulatorConfig {
+                    seed: self.seed,
+                    pairs: self.pairs,
+                    venues: self.venues,
+                    updates_per_second: self.updates_per_second,
+                    book_levels: self.book_levels,
+                    start_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
+                    ..SimulatorConfig::default()
+                })
+            }
+        };
+        Ok(VenueSimOptions {
+            address: SocketAddr::new(self.host, self.port),
+            beyond_loopback: !self.host.is_loopback(),
+            wait_for_subscribers: self.wait_for_subscribers,
+            ping_interval: Duration::from_secs(self.ping_every),
+            request_weight: self.request_weight,
+            ..VenueSimOptions::new(source)
+        })
+    }
+}
+
+fn not_started(error: VenueSimError) -> Failure {
+    let exit = match &error {
+        VenueSimError::Listen { .. } => Exit::Network,
+        VenueSimError::Capture(_) => Exit::Input,
+        VenueSimError::Scan(_) => Exit::Internal,
+        VenueSimError::BeyondLoopback(_) | VenueSimError::Nothing | VenueSimError::Speed | VenueSimError::Interval => {
+            Exit::Usage
+        }
+    };
+    Failure::new(exit, error)
+}
+
+pub(super) fn venue_sim(args: VenueSimArgs) -> Result<(), Failure> {
+    start_log(&crate::config::Log::default())?;
+    let options = args.options()?;
+    let signals = |kind| signal(kind).map_err(|error| Failure::new(Exit::Internal, error));
+    runtime()?.block_on(async {
+        let (mut interrupt, mut terminate) = (signals(SignalKind::interrupt())?, signals(SignalKind::terminate())?);
+        let served = VenueSim::start(options).await.map_err(not_started)?;
+        println!("sprag venue-sim is up: http://{}/", served.address());
+        for line in served.addresses().lines() {
+            println!("  {line}");
+        }
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        served.stop().await;
+        Ok(())
+    })
+}
