@@ -11,4 +11,5 @@
 
 pub mod book;
 pub mod feed;
+pub mod live;
 pub mod message;

@@ -1,6 +1,7 @@
 //! Captures: recorded venue traffic as zstd-compressed JSON lines, read as a stream and merged by receive time.
 //!
-//! One line: `{"ts_ns":…,"kind":"open|send|ws|http","conn":…,"url":…,"raw":…|"b64":…}`; `docs/REPLAY.md` has the format.
+//! One line: `{"ts_ns":…,"kind":"open|close|alive|send|ws|http","conn":…,"url":…,"raw":…|"b64":…}`; `docs/REPLAY.md` has the
+//! format.
 //!
 //! Never: a whole file in memory; a payload re-serialised.
 
@@ -91,6 +92,8 @@ struct Line<'a> {
 #[serde(rename_all = "lowercase")]
 enum Kind {
     Open,
+    Close,
+    Alive,
     Send,
     Ws,
     Http,
@@ -155,6 +158,8 @@ impl CaptureReader {
         };
         let kind = match line.kind {
             Kind::Open => RawKind::Open,
+            Kind::Close => RawKind::Close,
+            Kind::Alive => RawKind::Alive,
             Kind::Send => RawKind::Send,
             Kind::Ws => RawKind::Ws,
             Kind::Http => RawKind::Http,
@@ -162,7 +167,7 @@ impl CaptureReader {
         let binary = || line.b64.as_deref().and_then(|text| BASE64_STANDARD.decode(text).ok());
         let raw = match (line.raw, kind) {
             (Some(text), _) => RawPayload::Text(text),
-            (None, RawKind::Open) => RawPayload::Text(String::new()),
+            (None, RawKind::Open | RawKind::Close | RawKind::Alive) => RawPayload::Text(String::new()),
             (None, _) => match binary() {
                 Some(bytes) => RawPayload::Binary(bytes),
                 None => return Err(CaptureError::Payload { path: self.path.clone(), line: self.line }),
@@ -302,12 +307,15 @@ mod tests {
             &[
                 r#"{"ts_ns":1,"kind":"open","conn":"0","url":"wss://venue/x"}"#,
                 r#"{"ts_ns":9007199254740993,"kind":"ws","conn":"0","b64":"AAEC/w=="}"#,
+                r#"{"ts_ns":9007199254740994,"kind":"alive","conn":"0"}"#,
+                r#"{"ts_ns":9007199254740995,"kind":"close","conn":"0"}"#,
             ],
         );
         let frames: Vec<_> = CaptureReader::open(&good, 0).unwrap().map(Result::unwrap).collect();
         assert_eq!(frames[0].frame.url.as_deref(), Some("wss://venue/x"));
         assert_eq!(frames[1].frame.raw, RawPayload::Binary(vec![0, 1, 2, 255]));
         assert_eq!(frames[1].frame.ts_ns, 9_007_199_254_740_993);
+        assert_eq!((frames[2].frame.kind, frames[3].frame.kind), (RawKind::Alive, RawKind::Close));
         let bad = capture(dir.path(), "bad", &[r#"{"ts_ns":1,"kind":"ws","conn":"0","raw":"x"}"#, "{"]);
         let last = CaptureReader::open(&bad, 0).unwrap().last().unwrap();
         assert!(matches!(last, Err(CaptureError::Malformed { line: 2, .. })), "{last:?}");

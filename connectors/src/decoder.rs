@@ -1,4 +1,4 @@
-//! From raw frames of any venue to events: legs by connection, signs of life, and dead letters.
+//! From raw frames of any venue to events: legs by connection, their opening and end, signs of life, and dead letters.
 //!
 //! Never: a frame dropped without a count.
 
@@ -18,6 +18,17 @@ struct Leg {
     conn: Arc<str>,
     venue: Venue,
     heard_ns: Option<u64>,
+}
+
+/// One instrument's book on one connection is wrong: the connection should subscribe to it anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repair {
+    /// The venue.
+    pub venue: Venue,
+    /// The connection.
+    pub conn: Arc<str>,
+    /// The venue's own spelling.
+    pub symbol: Box<str>,
 }
 
 /// The decoders of all venues of a source.
@@ -45,7 +56,8 @@ impl Decoder {
         position: u64,
         out: &mut Vec<Event>,
     ) -> Result<(), Undecodable> {
-        let leg = self.leg(venue, frame, out);
+        let leg = self.leg(venue, frame);
+        self.life(leg, frame, out);
         let at = match self.feeds.iter().position(|(known, _)| *known == venue) {
             Some(at) => at,
             None => {
@@ -59,8 +71,8 @@ impl Decoder {
         }
     }
 
-    /// Legs are the connections in the order of their first frame.
-    fn leg(&mut self, venue: Venue, frame: &RawFrame, out: &mut Vec<Event>) -> LegId {
+    /// Legs are the connections in the order of their first frame; one that is opened again under its name is the same.
+    fn leg(&mut self, venue: Venue, frame: &RawFrame) -> LegId {
         let at = match self.legs.iter().position(|leg| leg.conn == frame.conn && leg.venue == venue) {
             Some(at) => at,
             None => {
@@ -68,17 +80,91 @@ impl Decoder {
                 self.legs.len() - 1
             }
         };
-        let id = LegId(u16::try_from(at).unwrap_or(u16::MAX));
-        let due = |leg: &&mut Leg| leg.heard_ns.is_none_or(|heard| frame.ts_ns >= heard.saturating_add(HEARD_EVERY_NS));
-        if let Some(leg) = self.legs.get_mut(at).filter(|_| frame.kind == RawKind::Ws).filter(due) {
+        LegId(u16::try_from(at).unwrap_or(u16::MAX))
+    }
+
+    /// What a frame says about its leg's life, whatever else it says.
+    fn life(&mut self, id: LegId, frame: &RawFrame, out: &mut Vec<Event>) {
+        let Some(leg) = self.legs.get_mut(usize::from(id.0)) else { return };
+        let body = match frame.kind {
+            RawKind::Open => Body::LegUp,
+            RawKind::Close => Body::LegDown,
+            RawKind::Ws | RawKind::Alive => Body::LegHeard,
+            RawKind::Send | RawKind::Http => return,
+        };
+        if body == Body::LegHeard {
+            if leg.heard_ns.is_some_and(|heard| frame.ts_ns < heard.saturating_add(HEARD_EVERY_NS)) {
+                return;
+            }
             leg.heard_ns = Some(frame.ts_ns);
-            out.push(Event::of_leg(0, id, frame.ts_ns, Body::LegHeard));
+        } else {
+            // The first frame of the next connection is heard at once.
+            leg.heard_ns = None;
         }
-        id
+        out.push(Event::of_leg(0, id, frame.ts_ns, body));
+    }
+
+    /// The name of the connection that an instrument's shown book came on last; none where all legs are merged.
+    #[must_use]
+    pub fn active(&self, venue: Venue, symbol: &str) -> Option<&Arc<str>> {
+        let (_, feed) = self.feeds.iter().find(|(known, _)| *known == venue)?;
+        self.legs.get(usize::from(feed.active(symbol)?.0)).map(|leg| &leg.conn)
+    }
+
+    /// Takes the books of single connections that broke and need a subscription anew.
+    pub fn repairs(&mut self) -> Vec<Repair> {
+        let legs = &self.legs;
+        let conn = |leg: LegId| legs.get(usize::from(leg.0)).map(|leg| Arc::clone(&leg.conn));
+        let of = |(venue, feed): &mut (Venue, Box<dyn VenueFeed>)| {
+            feed.repairs().into_iter().map(|one| (*venue, one)).collect()
+        };
+        let all = self.feeds.iter_mut().flat_map::<Vec<_>, _>(of);
+        all.filter_map(|(venue, (leg, symbol))| Some(Repair { venue, conn: conn(leg)?, symbol })).collect()
     }
 
     /// Counts per venue.
     pub fn counts(&self) -> impl Iterator<Item = (Venue, FeedCounts)> + '_ {
         self.feeds.iter().map(|(venue, feed)| (*venue, feed.counts()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::raw::RawPayload;
+
+    fn frame(ts_ns: u64, kind: RawKind, conn: &str, raw: &str) -> RawFrame {
+        RawFrame { ts_ns, kind, conn: conn.into(), url: None, raw: RawPayload::Text(raw.into()) }
+    }
+
+    #[test]
+    fn a_leg_keeps_its_number_over_reconnects_and_pings_are_life() {
+        let mut decoder = Decoder::new(Arc::new(Listings::new(Arc::default())));
+        let mut out = Vec::new();
+        let heartbeat = r#"{"channel":"heartbeat"}"#;
+        let second = 1_000_000_000;
+        for (ts_ns, kind, conn, raw) in [
+            (second, RawKind::Open, "kraken_spot/a", ""),
+            (second, RawKind::Open, "kraken_spot/b", ""),
+            (second + 1, RawKind::Ws, "kraken_spot/a", heartbeat),
+            (second + 2, RawKind::Ws, "kraken_spot/a", heartbeat),
+            (2 * second, RawKind::Alive, "kraken_spot/a", ""),
+            (2 * second + 1, RawKind::Close, "kraken_spot/a", ""),
+            (2 * second + 2, RawKind::Open, "kraken_spot/a", ""),
+            (2 * second + 3, RawKind::Ws, "kraken_spot/a", heartbeat),
+        ] {
+            decoder.decode(Venue::KrakenSpot, &frame(ts_ns, kind, conn, raw), 1, &mut out).unwrap();
+        }
+        let told: Vec<_> = out.iter().map(|event| (event.leg.0, &event.body)).collect();
+        let right = [
+            (0, &Body::LegUp),
+            (1, &Body::LegUp),
+            (0, &Body::LegHeard),
+            (0, &Body::LegHeard),
+            (0, &Body::LegDown),
+            (0, &Body::LegUp),
+            (0, &Body::LegHeard),
+        ];
+        assert_eq!(told, right);
     }
 }

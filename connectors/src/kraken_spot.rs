@@ -6,8 +6,12 @@
 //!    quantity's likewise, in the venue's own spelling.
 //! 4. There is no sequence: a mismatch means to drop the book, subscribe anew and wait for a snapshot.
 //!
+//! Without a sequence the connections of one instrument cannot be merged: one is active, the others stand by with books
+//! of their own, held to the same rules. One of them takes over when the active one ends or fails.
+//!
 //! Never: a number parsed as a float; `0.50930100` has a checksum that `0.509301` has not.
 
 pub mod book;
 pub mod feed;
+pub mod live;
 pub mod message;

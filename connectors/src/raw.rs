@@ -16,6 +16,10 @@ pub enum RawKind {
     Ws,
     /// The venue answered a REST request; the frame's `url` says which.
     Http,
+    /// The connection ended.
+    Close,
+    /// The venue sent a control frame, a ping for instance: it says that the connection lives, and nothing else.
+    Alive,
 }
 
 /// A payload exactly as it was on the wire.

@@ -118,6 +118,16 @@ pub trait VenueFeed: Send {
 
     /// What happened so far.
     fn counts(&self) -> FeedCounts;
+
+    /// The leg that an instrument's shown book came on last, where only one leg at a time feeds it.
+    fn active(&self, _symbol: &str) -> Option<LegId> {
+        None
+    }
+
+    /// Takes the books, by leg and symbol, that broke and need a subscription anew.
+    fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
+        Vec::new()
+    }
 }
 
 /// The decoder of a venue.

@@ -24,6 +24,8 @@ pub struct Limits {
     pub refetch_ns_min: u64,
     /// Longest such pause, in nanoseconds.
     pub refetch_ns_max: u64,
+    /// How long nothing but ids below the shown version may come before what is shown counts as gapped, in nanoseconds.
+    pub below_ns: u64,
     /// How long nothing but ids below the shown version may come before the venue counts as restarted, in nanoseconds.
     pub restart_ns: u64,
 }
@@ -36,6 +38,7 @@ impl Default for Limits {
             held_bytes_max: 4 << 20,
             refetch_ns_min: 250_000_000,
             refetch_ns_max: 30_000_000_000,
+            below_ns: 2_000_000_000,
             restart_ns: 10_000_000_000,
         }
     }
@@ -384,6 +387,11 @@ impl<S, D> Guard<S, D> {
         // Ids that go back on one connection have restarted. So have ids that a new connection brings if nothing else
         // comes for long; a leg that merely lags is overtaken by the other before, and what a snapshot covers soon ends.
         let since_ns = *self.below_since_ns.get_or_insert(now_ns);
+        if now_ns >= since_ns.saturating_add(self.limits.below_ns) {
+            // Nothing proves any longer that what is shown follows the venue.
+            self.interrupted = true;
+            self.refetch_at_ns.get_or_insert(now_ns);
+        }
         if backwards.is_none() && now_ns < since_ns.saturating_add(self.limits.restart_ns) {
             return if self.fresh { Offer::Covered } else { Offer::Regression };
         }

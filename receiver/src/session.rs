@@ -94,6 +94,8 @@ struct InstrumentState {
     quote_kept: bool,
     trades: TradeTape,
     feed: Feed,
+    /// The present connection told the feed's state; what a former one told is not believed.
+    feed_told: bool,
     /// The age as told, and when.
     heard: Option<(u64, u64)>,
     /// When the present connection's priority chain last said something.
@@ -181,6 +183,7 @@ impl Session {
             instrument.books.disconnect();
             instrument.quote_kept = instrument.quote.is_some();
             instrument.priority_at_ms = None;
+            instrument.feed_told = false;
         }
         self.tick(0)
     }
@@ -268,6 +271,9 @@ impl Session {
         let Some(attachment) = &self.attachment else { return false };
         let Some(hello) = &attachment.hello else { return false };
         let fresh = |at_ms| now_ms < silent_at(at_ms, hello);
+        if !state.feed_told {
+            return false;
+        }
         fresh(attachment.conflated_at_ms) || state.priority_at_ms.is_some_and(fresh)
     }
 
@@ -356,6 +362,7 @@ impl Session {
             quote_kept: false,
             trades: TradeTape::default(),
             feed: Feed::default(),
+            feed_told: false,
             heard: None,
             priority_at_ms: None,
         });

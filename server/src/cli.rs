@@ -7,6 +7,7 @@ mod replay;
 mod run;
 mod settings;
 mod sql;
+mod venue_sim;
 mod watch;
 
 use crate::exit::Exit;
@@ -54,6 +55,9 @@ enum Command {
     Watch(watch::WatchArgs),
     /// Ask the store.
     Sql(sql::SqlArgs),
+    /// Play the venues: serve a simulated market or captures over WebSocket and HTTP in the venues' own protocols, with
+    /// faults on demand.
+    VenueSim(venue_sim::VenueSimArgs),
     /// Print or check the configuration.
     Config(settings::ConfigArgs),
     /// Print a completion script for a shell.
@@ -104,6 +108,7 @@ pub fn main() -> ExitCode {
         Command::Replay(args) => replay::replay(args),
         Command::Watch(args) => watch::watch(&args),
         Command::Sql(args) => sql::sql(&args),
+        Command::VenueSim(args) => venue_sim::venue_sim(args),
         Command::Config(args) => settings::config(args),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "sprag", &mut io::stdout());

@@ -7,6 +7,7 @@
 
 mod error;
 mod layers;
+mod live;
 mod log;
 mod pipeline;
 mod secret;
@@ -19,6 +20,7 @@ mod venue;
 mod tests;
 
 pub use error::{ConfigError, ConfigProblem};
+pub use live::{Live, live_text};
 pub use log::{Log, LogFormat};
 pub use pipeline::Pipeline;
 pub use secret::{MASK, Secret};
@@ -48,6 +50,9 @@ pub struct Config {
     pub sim: Sim,
     /// Recorded connections.
     pub capture: Capture,
+    /// Venues to connect to; each at most once.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "live::deserialize")]
+    pub live: Vec<Live>,
     /// ClickHouse.
     pub store: Store,
     /// The process's own log.
@@ -66,6 +71,7 @@ impl Default for Config {
             source: Source::default(),
             sim: Sim::default(),
             capture: Capture::default(),
+            live: Vec::new(),
             store: Store::default(),
             log: Log::default(),
             instrument: Vec::new(),
@@ -114,6 +120,7 @@ impl Config {
         self.pipeline.check(&mut problems);
         self.sim.check(&mut problems);
         self.capture.check(self.source.kind, &mut problems);
+        live::check(&self.live, self.source.kind == SourceKind::Live, &mut problems);
         self.store.check(&mut problems);
         self.log.check(&mut problems);
         source::check_instruments(&self.instrument, &mut problems);

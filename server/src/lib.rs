@@ -2,6 +2,7 @@
 //!
 //! Never: depended on by another crate of the product; only tests use it.
 
+pub mod checkpoint;
 pub mod cli;
 pub mod config;
 pub mod dead_letters;
@@ -11,7 +12,9 @@ pub mod fanout;
 pub mod http;
 pub mod hub;
 pub mod metrics;
+pub mod raw_log;
 pub mod replay;
+pub mod restore;
 pub mod run;
 pub mod socket;
 pub mod source;

@@ -5,6 +5,7 @@
 //! Never: a source started before what it feeds is up; a part left running when another has failed.
 
 use crate::{
+    checkpoint::CheckpointView,
     config::{Config, SourceKind},
     dead_letters::DeadLetters,
     epochs::{EpochError, EpochJournal},
@@ -12,6 +13,8 @@ use crate::{
     fanout::{Fanout, FanoutConfig, outbox::RingBounds},
     http::{self, Shared},
     hub::{Hub, HubConfig},
+    raw_log::RawLog,
+    restore,
     socket::Admission,
     source::{self, CaptureOptions, Outlet, SourceControl, SourcePort},
     store::{Sharing, Store, StoreError, writer_options},
@@ -21,17 +24,18 @@ use connectors::{
     capture::{CaptureError, MergedCaptures},
     clickhouse::{SinkError, SinkReport, SinkView, child::PARENT_FLUSH_MAX, sink::SinkInput},
     decoder::Decoder,
+    halt,
+    live::{Live, LiveError, LiveOptions, LiveVenue},
     simulator::{Simulator, SimulatorConfig},
     venue_feed::listings::Listings,
 };
 use dataflow::{
     clock::CutClock,
     graph::{self, GraphConfig, StartError},
-    ingest::{Credit, FeedSender, IngestConfig, Pace, feed},
+    ingest::{Credit, Ended, FeedSender, IngestConfig, Pace, feed},
     lane::LaneConfig,
 };
-use foldhash::{HashMap, HashMapExt};
-use market::{Directory, guard::Limits};
+use market::{Directory, Event, guard::Limits, instrument::DirectoryFull};
 use std::{
     fs::{File, TryLockError},
     io,
@@ -92,6 +96,12 @@ pub enum RunError {
     /// The source is a capture of which nobody said whose it is.
     #[error("a capture needs its venue: --venue, or capture.venue")]
     NoVenue,
+    /// Connections to venues.
+    #[error(transparent)]
+    Live(#[from] LiveError),
+    /// More instruments were kept than one process knows.
+    #[error(transparent)]
+    Full(#[from] DirectoryFull),
     /// The store's sink ended.
     #[error("the store's sink ended early")]
     Sink(#[from] SinkError),
@@ -116,13 +126,14 @@ impl RunError {
         match self {
             Self::Store(error) => error.exit(),
             Self::Sink(_) | Self::EngineLost | Self::Unfinished => Exit::Store,
-            Self::Epochs(_) | Self::DataDirectory(_) => Exit::Input,
+            Self::Epochs(error) => error.exit(),
+            Self::DataDirectory(_) => Exit::Input,
             Self::Capture(_) => Exit::Input,
             Self::InUse { .. } => Exit::DataDirectory,
-            Self::NoVenue => Exit::Usage,
+            Self::NoVenue | Self::Live(_) => Exit::Usage,
             Self::Listen { .. } => Exit::Network,
             Self::Stalled => Exit::Stalled,
-            Self::Workers(_) | Self::Thread(_) | Self::Ended => Exit::Internal,
+            Self::Workers(_) | Self::Thread(_) | Self::Ended | Self::Full(_) => Exit::Internal,
         }
     }
 }
@@ -161,17 +172,27 @@ pub async fn run(
 
     let directory = Arc::new(Directory::default());
     let mut store = None;
-    let (mut epochs, mut greatest) = (HashMap::new(), 0);
     if config.store.enabled {
-        let opened = Store::open(config, Sharing::Own).await?;
-        (epochs, greatest) = opened.epochs().await?;
-        store = Some(opened);
+        store = Some(Store::open(config, Sharing::Own).await?);
     }
-    let epoch = EpochJournal::open(&config.data_dir)?.next(greatest.saturating_add(1))?;
+    let checkpoints = Arc::new(CheckpointView::default());
+    let kept = restore::load(&config.data_dir, store.as_ref(), &checkpoints).await?;
+    let journal = EpochJournal::open(&config.data_dir)?;
+    let journal = match &store {
+        Some(store) => journal.shared(store.epoch_blocks()),
+        None => journal,
+    };
+    let epoch = journal.next(kept.epoch_least).await?;
+    halt::point("epoch-reserved");
     let mut part = open_sink(store, config, epoch, &directory);
-    let listings = Arc::new(listings(config, &directory).with_epochs(epochs, epoch));
+    let venue_assets = source::venue_assets(&live_venues(config)).await;
+    let listings = venue_assets.iter().fold(listings(config, &directory), |listings, (venue, assets)| {
+        listings.with_venue_assets(*venue, &assets.symbol, &assets.asset_0, &assets.asset_1)
+    });
+    let listings = Arc::new(listings.with_epochs(kept.epochs, epoch));
 
-    let mut pipeline = Pipeline::start(config, epoch, listings, &part)?;
+    let restored = restore::events(kept.instruments, &directory, epoch, unix_ns())?;
+    let mut pipeline = Pipeline::start(config, epoch, listings, &part, restored)?;
     let shared = Shared {
         tape: pipeline.tape.clone(),
         directory,
@@ -180,7 +201,7 @@ pub async fn run(
         store: part.view.clone(),
         ready: Arc::new(AtomicBool::new(true)),
         lag_max: Duration::from_millis(config.pipeline.frontier_alarm_ms),
-        simulated: true,
+        simulated: config.source.kind != SourceKind::Live,
     };
     let ready = Arc::clone(&shared.ready);
     let (close, closed) = oneshot::channel::<()>();
@@ -190,6 +211,12 @@ pub async fn run(
     let serving = tokio::spawn(http::serve(listener, router, head_max, until));
     started(bound);
     let ended = pipeline.wait(&mut part, stop).await;
+    if matches!(ended, Err(RunError::EngineLost))
+        && let Some(sink) = part.sink.take()
+    {
+        // Nobody is left to take what it holds; a restart heals the store from the venues.
+        sink.abort();
+    }
     ready.store(false, Relaxed);
     drop(close);
     drain(&pipeline.tape, Duration::from_millis(config.server.drain_ms)).await;
@@ -243,6 +270,12 @@ pub fn listings(config: &Config, directory: &Arc<Directory>) -> Listings {
     })
 }
 
+/// The venues to connect to; none unless they are the source.
+fn live_venues(config: &Config) -> Vec<LiveVenue> {
+    let wanted = config.source.kind == SourceKind::Live;
+    config.live.iter().filter(|_| wanted).map(crate::config::Live::connection).collect()
+}
+
 fn open_sink(store: Option<Store>, config: &Config, epoch: u64, directory: &Arc<Directory>) -> StorePart {
     let Some(store) = store else { return StorePart { store: None, queue: None, view: None, sink: None } };
     // The epoch block is this start's own, so its tokens meet no other start's.
@@ -276,7 +309,13 @@ struct Pipeline {
 }
 
 impl Pipeline {
-    fn start(config: &Config, generation: u64, listings: Arc<Listings>, part: &StorePart) -> Result<Self, RunError> {
+    fn start(
+        config: &Config,
+        generation: u64,
+        listings: Arc<Listings>,
+        part: &StorePart,
+        restored: Vec<Event>,
+    ) -> Result<Self, RunError> {
         let now_ns: Clock = Arc::new(unix_ns);
         let settings = &config.pipeline;
         let cut_ns = u64::try_from(settings.cut().as_nanos()).unwrap_or(u64::MAX).max(1);
@@ -287,7 +326,9 @@ impl Pipeline {
         let lane = LaneConfig { clock, limits: limits(config), silent_ns, admitted: part.queue.is_some() };
         let ingest = IngestConfig { clock, pace: Pace::Clock(Arc::clone(&now_ns)), credit: Arc::clone(&credit) };
         let (inputs, taken) = std::sync::mpsc::channel();
-        let workers = graph::start(GraphConfig { lane, ingest, best: true }, receivers, inputs.clone())?;
+        let fanout = Fanout::new(fanout_config(config, generation), Arc::clone(listings.directory()));
+        let graph = GraphConfig { lane, ingest, best: true, priority: fanout.board() };
+        let workers = graph::start(graph, receivers, inputs.clone())?;
 
         let (control, port) = source::control();
         let directory = Arc::clone(listings.directory());
@@ -297,7 +338,6 @@ impl Pipeline {
             cuts_per_frame: settings.cuts_per_frame,
             idle_frames: true,
         });
-        let fanout = Fanout::new(fanout_config(config, generation), Arc::clone(&directory));
         let tape = Tape {
             hub,
             fanout,
@@ -314,7 +354,8 @@ impl Pipeline {
         };
         let handle = TapeHandle::new(inputs.clone());
         let (tape_thread, tape_end) = start_tape(tape, inputs, taken)?;
-        let (source_thread, source_end) = start_source(config, senders, listings, port, now_ns)?;
+        let raw_log = part.queue.clone().filter(|_| config.store.raw_venue_messages).map(RawLog::new);
+        let (source_thread, source_end) = start_source(config, senders, listings, port, now_ns, restored, raw_log)?;
         let workers = spawn("workers", move || drop(workers))?;
         let threads = vec![source_thread, workers, tape_thread];
         Ok(Self { tape: handle, control, tape_end, source_end, threads })
@@ -392,7 +433,9 @@ fn fanout_config(config: &Config, generation: u64) -> FanoutConfig {
         frame_ms: u16::try_from(config.pipeline.frame_ms).unwrap_or(u16::MAX),
         heartbeat_ms: config.server.heartbeat_ms,
         subscriptions_max: config.server.subscriptions_per_terminal_max,
-        simulated: true,
+        digest_ms: config.server.digest_ms,
+        message_bytes_max: wire::bounds::MESSAGE_BYTES_MAX,
+        simulated: config.source.kind != SourceKind::Live,
     }
 }
 
@@ -423,37 +466,22 @@ fn start_source(
     listings: Arc<Listings>,
     port: SourcePort,
     now_ns: Clock,
+    restored: Vec<Event>,
+    raw_log: Option<RawLog>,
 ) -> Result<(thread::JoinHandle<()>, SourceEnd), RunError> {
     let directory = Arc::clone(listings.directory());
     let letters = config.data_dir.join("dead-letters.jsonl");
     let dead_letters = DeadLetters::append_to(&letters).map_err(RunError::DataDirectory)?;
-    let capture = match (config.source.kind, config.capture.venue) {
-        (SourceKind::Sim, _) => None,
-        (SourceKind::Capture, None) => return Err(RunError::NoVenue),
-        (SourceKind::Capture, Some(venue)) => Some(CaptureOptions {
-            files: config.capture.files.clone(),
-            venue,
-            speed: config.capture.speed,
-            repeat: config.capture.repeat,
-        }),
-    };
-    // What cannot be read is told before anybody is told that we are up.
-    let capture = match capture {
-        Some(options) => Some((MergedCaptures::open(&options.files)?, options)),
-        None => None,
-    };
-    let simulator = simulator_config(config, now_ns());
+    let origin = Origin::open(config, &now_ns)?;
     let (tell, told) = oneshot::channel();
     let thread = spawn("source", move || {
         // Every feed stays open as long as the source runs; the first one gets the events.
         let Some(feed) = senders.first().cloned() else { return };
         let decoder = Decoder::new(listings);
-        let mut outlet = Outlet { decoder, feed, dead_letters, port, now_ns, events: Vec::new(), bytes: 0 };
-        let end = match capture {
-            Some((captures, options)) => {
-                source::serve_captures(captures, &options, &mut outlet).map_err(RunError::from)
-            }
-            None => source::simulate(Simulator::new(simulator), &directory, &mut outlet).map_err(|_| RunError::Ended),
+        let mut outlet = Outlet { decoder, feed, dead_letters, raw_log, port, now_ns, events: Vec::new(), bytes: 0 };
+        let end = match outlet.restore(restored) {
+            Ok(()) => origin.serve(&directory, &mut outlet),
+            Err(Ended) => Err(RunError::Ended),
         };
         drop(senders);
         if tell.send(end).is_err() {
@@ -461,6 +489,45 @@ fn start_source(
         }
     })?;
     Ok((thread, told))
+}
+
+/// Where frames come from.
+enum Origin {
+    Simulator(SimulatorConfig),
+    Captures(MergedCaptures, CaptureOptions),
+    Live(Live),
+}
+
+impl Origin {
+    /// What cannot be read or connected to is told before anybody is told that we are up.
+    fn open(config: &Config, now_ns: &Clock) -> Result<Self, RunError> {
+        match (config.source.kind, config.capture.venue) {
+            (SourceKind::Sim, _) => Ok(Self::Simulator(simulator_config(config, now_ns()))),
+            (SourceKind::Capture, None) => Err(RunError::NoVenue),
+            (SourceKind::Capture, Some(venue)) => {
+                let files = config.capture.files.clone();
+                let captures = MergedCaptures::open(&files)?;
+                let (speed, repeat) = (config.capture.speed, config.capture.repeat);
+                Ok(Self::Captures(captures, CaptureOptions { files, venue, speed, repeat }))
+            }
+            (SourceKind::Live, _) => {
+                let venues = live_venues(config);
+                Ok(Self::Live(Live::start(&venues, LiveOptions::default(), Arc::clone(now_ns))?))
+            }
+        }
+    }
+
+    fn serve(self, directory: &Directory, outlet: &mut Outlet) -> Result<(), RunError> {
+        match self {
+            Self::Simulator(config) => {
+                source::simulate(Simulator::new(config), directory, outlet).map_err(|_| RunError::Ended)
+            }
+            Self::Captures(captures, options) => {
+                source::serve_captures(captures, &options, outlet).map_err(RunError::from)
+            }
+            Self::Live(live) => source::connect(&live, directory, outlet).map_err(|_| RunError::Ended),
+        }
+    }
 }
 
 fn simulator_config(config: &Config, start_ns: u64) -> SimulatorConfig {

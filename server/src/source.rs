@@ -1,12 +1,15 @@
-//! Sources of a live run: the market simulator, or captures served at a pace. Each is a thread that stamps frames with
-//! the present, decodes them and feeds the first worker; the exchange spreads them over the lanes.
+//! Sources of a live run: the market simulator, captures served at a pace, or connections to venues. Each is a thread
+//! that stamps frames with the present (those of connections have their stamp), decodes them and feeds the first worker;
+//! the exchange spreads them over the lanes.
 //!
 //! Never: a frame stamped with another time than that of its arrival here.
 
-use crate::dead_letters::DeadLetters;
+use crate::{dead_letters::DeadLetters, raw_log::RawLog};
 use connectors::{
     capture::{CaptureError, CaptureFrame, MergedCaptures},
     decoder::Decoder,
+    halt,
+    live::{Live, LiveVenue, numbers::VenueNumbers, protocol::SymbolAssets},
     raw::RawFrame,
     simulator::Simulator,
 };
@@ -15,7 +18,7 @@ use market::{Directory, Event, SymbolId, Venue};
 use std::{
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
         mpsc::{Receiver, SyncSender, sync_channel},
     },
@@ -51,6 +54,15 @@ pub struct SourceNumbers {
     pub checksums_failed: AtomicU64,
     /// Checksums that did.
     pub checksums_matched: AtomicU64,
+    live: OnceLock<Vec<Arc<VenueNumbers>>>,
+}
+
+impl SourceNumbers {
+    /// The numbers of the connections to venues, if there are any.
+    #[must_use]
+    pub fn live(&self) -> &[Arc<VenueNumbers>] {
+        self.live.get().map(Vec::as_slice).unwrap_or_default()
+    }
 }
 
 /// The source's end of its control.
@@ -99,6 +111,8 @@ pub struct Outlet {
     pub feed: FeedSender,
     /// Where undecodable frames go.
     pub dead_letters: DeadLetters,
+    /// Where all frames go as they came, if anywhere.
+    pub raw_log: Option<RawLog>,
     /// The source's end of its control.
     pub port: SourcePort,
     /// Unix nanoseconds.
@@ -114,8 +128,32 @@ impl Outlet {
         self.port.stop.load(Relaxed)
     }
 
+    /// Feeds what was kept over the start, before anything else.
+    ///
+    /// # Errors
+    /// [`Ended`].
+    pub fn restore(&mut self, events: Vec<Event>) -> Result<(), Ended> {
+        let half = events.len() / 2;
+        for (at, event) in events.into_iter().enumerate() {
+            if at == half {
+                halt::point("half-restored");
+            }
+            self.bytes += event.bytes();
+            self.events.push(event);
+            if self.bytes >= BATCH_BYTES_MAX {
+                self.flush()?;
+            }
+        }
+        self.flush()?;
+        halt::point("restored");
+        Ok(())
+    }
+
     fn frame(&mut self, venue: Venue, frame: &RawFrame, position: u64) -> Result<(), Ended> {
         let before = self.events.len();
+        if let Some(log) = &mut self.raw_log {
+            log.keep(venue, frame);
+        }
         if let Err(reason) = self.decoder.decode(venue, frame, position, &mut self.events) {
             self.dead_letters.keep(frame, &reason);
         }
@@ -164,6 +202,69 @@ pub fn simulate(mut simulator: Simulator, directory: &Directory, outlet: &mut Ou
         outlet.flush()?;
         if until_ns == now_ns {
             thread::sleep(TURN);
+        }
+    }
+    Ok(())
+}
+
+/// How long the venues' own names of assets are waited for at the start.
+const ASSETS_WAIT: Duration = Duration::from_secs(5);
+
+/// What venues themselves say about the assets of the instruments that are connected to. What they do not say in time is
+/// left to the rules for symbols.
+pub async fn venue_assets(venues: &[LiveVenue]) -> Vec<(Venue, SymbolAssets)> {
+    let mut known = Vec::new();
+    let asked = venues.iter().map(|venue| async move { (venue, venue.assets(ASSETS_WAIT).await) });
+    for (venue, answer) in futures_util::future::join_all(asked).await {
+        let name = venue.venue;
+        let listed = match answer {
+            Ok(listed) => listed,
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(venue = %name, error, "the venue does not tell its instruments; their symbols are split by rule");
+                continue;
+            }
+        };
+        let all = listed.len();
+        let wanted = |assets: &SymbolAssets| venue.instruments.contains(&assets.symbol);
+        let found: Vec<_> = listed.into_iter().filter(wanted).collect();
+        tracing::info!(venue = %name, listed = all, "the venue told its instruments");
+        for symbol in &venue.instruments {
+            if !found.iter().any(|assets| assets.symbol == *symbol) {
+                tracing::warn!(venue = %name, %symbol, "the venue does not list this instrument");
+            }
+        }
+        known.extend(found.into_iter().map(|assets| (name, assets)));
+    }
+    known
+}
+
+/// Feeds what connections to venues bring, until they shall end.
+///
+/// # Errors
+/// [`Ended`] if the workers or the connections ended first.
+pub fn connect(live: &Live, directory: &Directory, outlet: &mut Outlet) -> Result<(), Ended> {
+    // The run has one source, so nobody set this before.
+    drop(outlet.port.numbers.live.set(live.numbers()));
+    let mut frames: Vec<(Venue, RawFrame)> = Vec::new();
+    let mut position = 0;
+    while !outlet.stopped() {
+        if !live.take(TURN, &mut frames) {
+            return Err(Ended);
+        }
+        for (venue, frame) in frames.drain(..) {
+            position += 1;
+            outlet.frame(venue, &frame, position)?;
+        }
+        outlet.flush()?;
+        for repair in outlet.decoder.repairs() {
+            live.repair(repair.venue, &repair.conn, &repair.symbol);
+        }
+        while let Ok(symbol) = outlet.port.requests.try_recv() {
+            if let Some(instrument) = directory.get(symbol) {
+                let active = outlet.decoder.active(instrument.venue, &instrument.symbol);
+                live.request(instrument.venue, &instrument.symbol, active.map(|conn| &**conn));
+            }
         }
     }
     Ok(())

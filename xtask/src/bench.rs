@@ -20,10 +20,19 @@ enum Part {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
     },
+    /// The checkpoint's codec against others, and a whole checkpoint.
+    Checkpoint {
+        /// Passed on to the program.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<OsString>,
+    },
 }
 
 pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Result<()> {
-    let Part::Lane { rest } = &arguments.part;
-    let line = ["run", "--locked", "--release", "-p", "sprag-tests", "--bin", "bench-lane", "--"];
+    let (program, rest) = match &arguments.part {
+        Part::Lane { rest } => ("bench-lane", rest),
+        Part::Checkpoint { rest } => ("bench-checkpoint", rest),
+    };
+    let line = ["run", "--locked", "--release", "-p", "sprag-tests", "--bin", program, "--"];
     process::run(workspace.cargo(&line).args(rest))
 }

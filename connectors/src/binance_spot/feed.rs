@@ -4,7 +4,7 @@
 
 use super::{
     book,
-    message::{Combined, Depth, DepthSnapshot, Trade},
+    message::{Aside, Combined, Depth, DepthSnapshot, Trade},
 };
 use crate::{
     raw::{RawKind, RawPayload},
@@ -64,7 +64,14 @@ impl Feed {
     }
 
     fn message(&mut self, text: &str, received_ns: u64, out: &mut Vec<Event>) -> Result<(), Undecodable> {
-        let combined: Combined<'_> = json(text)?;
+        let combined: Combined<'_> = match json(text) {
+            Ok(combined) => combined,
+            Err(_) if serde_json::from_str::<Aside<'_>>(text).is_ok_and(|aside| aside.is_one()) => {
+                self.counts.ignored += 1;
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
         let (_, channel) = combined.stream.split_once('@').unwrap_or_default();
         match channel.split('@').next().unwrap_or_default() {
             "depth" => self.depth(combined.data.get(), received_ns, out),
@@ -154,14 +161,15 @@ impl VenueFeed for Feed {
     fn decode(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) -> Result<(), Undecodable> {
         self.counts.frames += 1;
         let frame = arrival.frame;
+        if !matches!(frame.kind, RawKind::Ws | RawKind::Http) {
+            return Ok(());
+        }
         let RawPayload::Text(text) = &frame.raw else { return Err(Undecodable::Binary { venue: VENUE }) };
-        let decoded = match frame.kind {
-            RawKind::Ws => {
-                self.stream_leg = arrival.leg;
-                self.message(text, frame.ts_ns, out)
-            }
-            RawKind::Http => self.reply(frame.url.as_deref(), text, frame.ts_ns, out),
-            RawKind::Open | RawKind::Send => Ok(()),
+        let decoded = if frame.kind == RawKind::Ws {
+            self.stream_leg = arrival.leg;
+            self.message(text, frame.ts_ns, out)
+        } else {
+            self.reply(frame.url.as_deref(), text, frame.ts_ns, out)
         };
         self.counts.undecodable += u64::from(decoded.is_err());
         decoded
@@ -230,6 +238,22 @@ mod tests {
             assert!(!wire.events.iter().any(|event| matches!(event.body, Body::Delta(_))), "{bad}");
         }
         assert!(matches!(Wire::new().say(RawKind::Ws, None, "{"), Err(Undecodable::Json { .. })));
+    }
+
+    #[test]
+    fn answers_to_requests_are_no_dead_letters() {
+        let mut wire = Wire::new();
+        for text in [
+            r#"{"result":null,"id":1}"#,
+            r#"{"error":{"code":2,"msg":"Invalid request"},"id":3}"#,
+            r#"{"code":2,"msg":"Invalid request"}"#,
+            r#"{"e":"serverShutdown","E":1770123456789}"#,
+        ] {
+            wire.say(RawKind::Ws, None, text).unwrap();
+        }
+        assert_eq!((wire.feed.counts().ignored, wire.events.len()), (4, 0));
+        assert!(wire.say(RawKind::Ws, None, "{}").is_err());
+        assert!(wire.say(RawKind::Ws, None, r#"{"price":1}"#).is_err());
     }
 
     #[test]

@@ -15,6 +15,30 @@ pub(crate) struct Combined<'a> {
     pub(crate) data: &'a RawValue,
 }
 
+/// What may come beside the streams: the answer to a request, or a word of the server about itself.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Aside<'a> {
+    /// Which request is answered.
+    #[serde(default)]
+    pub(crate) id: Option<u64>,
+    /// What went wrong with it.
+    #[serde(borrow, default)]
+    pub(crate) error: Option<&'a RawValue>,
+    /// The same where the answer is nothing but an error.
+    #[serde(borrow, default)]
+    pub(crate) code: Option<&'a RawValue>,
+    /// The kind of event.
+    #[serde(rename = "e", borrow, default)]
+    pub(crate) event: Option<Cow<'a, str>>,
+}
+
+impl Aside<'_> {
+    /// Whether it is anything at all.
+    pub(crate) fn is_one(&self) -> bool {
+        self.id.is_some() || self.error.is_some() || self.code.is_some() || self.event.is_some()
+    }
+}
+
 /// `depthUpdate`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Depth<'a> {

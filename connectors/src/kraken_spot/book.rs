@@ -2,6 +2,7 @@
 //!
 //! Never: used to answer what a price is; that is the lane's book.
 
+use crate::venue_feed::number::LevelText;
 use market::{Decimal, DecimalError, quote::Exact};
 use std::collections::BTreeMap;
 
@@ -15,6 +16,12 @@ struct Spelling {
     quantity: Box<str>,
 }
 
+impl Spelling {
+    fn text(&self, side: market::Side) -> LevelText<'_> {
+        LevelText { side, price: &self.price, quantity: &self.quantity }
+    }
+}
+
 /// The texts of one instrument's book.
 #[derive(Debug, Default)]
 pub(super) struct TextBook {
@@ -26,6 +33,12 @@ impl TextBook {
     pub(super) fn clear(&mut self) {
         self.bids.clear();
         self.asks.clear();
+    }
+
+    /// Every level, as the venue wrote it.
+    pub(super) fn levels(&self) -> impl Iterator<Item = LevelText<'_>> + Clone {
+        let bids = self.bids.values().map(|level| level.text(market::Side::Bid));
+        bids.chain(self.asks.values().map(|level| level.text(market::Side::Ask)))
     }
 
     /// Rule 1 for one level.

@@ -1,5 +1,7 @@
 //! The feed: subscriptions, books with their checksums, trades.
 //!
+//! Each leg has its own book of an instrument, held to its checksums; one leg's is shown.
+//!
 //! Never: a book shown after its checksum failed.
 
 use super::{
@@ -30,13 +32,23 @@ const DEPTH_DEFAULT: u32 = 10;
 #[derive(Debug)]
 struct Stream {
     symbol: SymbolId,
+    /// Of all legs, so that any of their books can be told in them.
     steps: Steps,
+    /// The leg whose book is shown; none while no leg has one that is verified.
+    active: Option<LegId>,
+    books: Vec<LegBook>,
+}
+
+/// One instrument's book on one leg.
+#[derive(Debug)]
+struct LegBook {
+    leg: LegId,
     depth: u32,
     text: TextBook,
     /// A snapshot came and no checksum failed since.
-    anchored: bool,
-    /// The leg that the book is of; without venue ids the others stand by while it is anchored.
-    leg: LegId,
+    verified: bool,
+    /// The venue's time of the last message, Unix nanoseconds.
+    venue_ns: u64,
 }
 
 /// The decoder of Kraken spot v2.
@@ -44,7 +56,9 @@ struct Stream {
 pub struct Feed {
     listings: Arc<Listings>,
     streams: HashMap<Box<str>, Stream>,
-    depths: HashMap<Box<str>, u32>,
+    /// Subscribed depths of instruments that had no message yet.
+    depths: HashMap<(LegId, Box<str>), u32>,
+    repairs: Vec<(LegId, Box<str>)>,
     counts: FeedCounts,
 }
 
@@ -52,7 +66,8 @@ impl Feed {
     /// A feed that lists its instruments there.
     #[must_use]
     pub fn new(listings: Arc<Listings>) -> Self {
-        Self { listings, streams: HashMap::default(), depths: HashMap::default(), counts: FeedCounts::default() }
+        let (streams, depths) = (HashMap::default(), HashMap::default());
+        Self { listings, streams, depths, repairs: Vec::new(), counts: FeedCounts::default() }
     }
 
     fn stream(
@@ -66,9 +81,7 @@ impl Feed {
             let request = Request { venue: VENUE, symbol, anchored: false, leg, received_ns };
             let (instrument, listing) = self.listings.list(request)?;
             out.push(listing);
-            let depth = self.depths.get(symbol).copied().unwrap_or(DEPTH_DEFAULT);
-            let (steps, text) = (Steps::default(), TextBook::default());
-            let stream = Stream { symbol: instrument.id, steps, depth, text, anchored: false, leg };
+            let stream = Stream { symbol: instrument.id, steps: Steps::default(), active: None, books: Vec::new() };
             self.streams.insert(symbol.into(), stream);
         }
         self.streams.get_mut(symbol).ok_or_else(|| Undecodable::Symbol { venue: VENUE, symbol: excerpt(symbol) })
@@ -108,21 +121,41 @@ impl Feed {
         let (Some("book"), Some(symbol)) = (subscription.channel.as_deref(), subscription.symbol.as_deref()) else {
             return Ok(());
         };
+        let stream = self.streams.get_mut(symbol);
         match (method, subscription.depth) {
-            ("subscribe", Some(depth)) => {
-                self.depths.insert(symbol.into(), depth);
-                if let Some(stream) = self.streams.get_mut(symbol) {
-                    stream.depth = depth;
+            ("subscribe", Some(depth)) => match stream {
+                Some(stream) => {
+                    stream.depth(arrival.leg, depth);
                 }
-            }
+                None => {
+                    self.depths.insert((arrival.leg, symbol.into()), depth);
+                }
+            },
             ("unsubscribe", _) => {
-                if let Some(stream) = self.streams.get_mut(symbol).filter(|stream| stream.leg == arrival.leg) {
-                    stream.broken(arrival, BreakReason::Unsubscribed, out);
+                if let Some(stream) = stream {
+                    stream.lost(symbol, arrival, BreakReason::Unsubscribed, out);
                 }
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// The leg's connection began or ended: its books are those of no connection.
+    fn reconnected(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) {
+        let mut of_leg: Vec<(&Box<str>, &mut Stream)> = self.streams.iter_mut().collect();
+        of_leg.sort_unstable_by_key(|(_, stream)| stream.symbol);
+        for (symbol, stream) in of_leg {
+            stream.lost(symbol, arrival, BreakReason::Unsubscribed, out);
+        }
+        self.repairs.retain(|(leg, _)| *leg != arrival.leg);
+    }
+
+    /// Rule 4.
+    fn repair(&mut self, leg: LegId, symbol: &str) {
+        if !self.repairs.iter().any(|(wanted, known)| *wanted == leg && **known == *symbol) {
+            self.repairs.push((leg, symbol.into()));
+        }
     }
 
     fn book(
@@ -134,34 +167,47 @@ impl Feed {
     ) -> Result<(), Undecodable> {
         let received_ns = arrival.frame.ts_ns;
         let venue_ns = book.timestamp.as_deref().map_or(Ok(0), |text| time::from_rfc3339(VENUE, text))?;
+        let noted = !self.depths.is_empty();
+        let depth = noted.then(|| self.depths.remove(&(arrival.leg, book.symbol.as_ref().into()))).flatten();
         let stream = self.stream(&book.symbol, arrival.leg, received_ns, out)?;
-        let standby = stream.anchored && stream.leg != arrival.leg;
-        if standby || (!snapshot && !stream.anchored) {
+        if let Some(depth) = depth {
+            stream.depth(arrival.leg, depth);
+        }
+        let (steps, active) = (&mut stream.steps, stream.active);
+        let own = leg_book(&mut stream.books, arrival.leg);
+        if !snapshot && !own.verified {
             self.counts.ignored += 1;
             return Ok(());
         }
-        let sequence = Sequence::Arrival(arrival.position);
-        match stream.apply(book, snapshot) {
+        match own.apply(steps, book, snapshot) {
             Ok(Applied { changes, matched: true }) => {
-                stream.anchored = true;
-                stream.leg = arrival.leg;
-                let (scale, window) = (stream.steps.scale(), Window::Best(stream.depth));
+                (own.verified, own.venue_ns) = (true, venue_ns);
+                if active.is_some_and(|active| active != arrival.leg) {
+                    self.counts.checksums_matched += 1;
+                    self.counts.ignored += 1;
+                    return Ok(());
+                }
+                let sequence = Sequence::Arrival(arrival.position);
+                let (scale, window) = (steps.scale(), Window::Best(own.depth));
                 let body = if snapshot {
                     Body::Snapshot(Snapshot { sequence, scale, ticks: changes, window })
                 } else {
                     Body::Delta(Delta { sequence, scale, changes, window })
                 };
+                stream.active = Some(arrival.leg);
                 out.push(Event::of(stream.symbol, arrival.leg, received_ns, venue_ns, body));
                 self.counts.checksums_matched += 1;
                 Ok(())
             }
             Ok(Applied { matched: false, .. }) => {
-                stream.broken(arrival, BreakReason::Checksum, out);
+                stream.lost(&book.symbol, arrival, BreakReason::Checksum, out);
                 self.counts.checksums_failed += 1;
+                self.repair(arrival.leg, &book.symbol);
                 Ok(())
             }
             Err(error) => {
-                stream.broken(arrival, BreakReason::Undecodable, out);
+                stream.lost(&book.symbol, arrival, BreakReason::Undecodable, out);
+                self.repair(arrival.leg, &book.symbol);
                 Err(error)
             }
         }
@@ -198,10 +244,10 @@ struct Applied {
     matched: bool,
 }
 
-impl Stream {
-    fn apply(&mut self, book: &Book<'_>, snapshot: bool) -> Result<Applied, Undecodable> {
+impl LegBook {
+    fn apply(&mut self, steps: &mut Steps, book: &Book<'_>, snapshot: bool) -> Result<Applied, Undecodable> {
         let subject = Subject { venue: VENUE, symbol: &book.symbol };
-        let changes = subject.levels(&mut self.steps, rows(&book.bids, &book.asks))?;
+        let changes = subject.levels(steps, rows(&book.bids, &book.asks))?;
         if snapshot {
             self.text.clear();
         }
@@ -214,13 +260,44 @@ impl Stream {
         self.text.truncate(usize::try_from(self.depth).unwrap_or(usize::MAX));
         Ok(Applied { changes, matched: self.text.checksum() == book.checksum })
     }
+}
 
-    /// Rule 4.
-    fn broken(&mut self, arrival: Arrival<'_>, reason: BreakReason, out: &mut Vec<Event>) {
-        if std::mem::replace(&mut self.anchored, false) {
-            let received_ns = arrival.frame.ts_ns;
-            out.push(Event::of(self.symbol, arrival.leg, received_ns, 0, Body::Broken(reason)));
+/// The book of a leg, an empty one if it had none.
+fn leg_book(books: &mut Vec<LegBook>, leg: LegId) -> &mut LegBook {
+    let at = books.iter().position(|book| book.leg == leg).unwrap_or_else(|| {
+        let text = TextBook::default();
+        books.push(LegBook { leg, depth: DEPTH_DEFAULT, text, verified: false, venue_ns: 0 });
+        books.len() - 1
+    });
+    &mut books[at]
+}
+
+impl Stream {
+    fn depth(&mut self, leg: LegId, depth: u32) {
+        leg_book(&mut self.books, leg).depth = depth;
+    }
+
+    /// Rule 4: the book of the arrival's leg counts no more. If it was the shown one, a leg that stands by with a
+    /// verified book takes over.
+    fn lost(&mut self, symbol: &str, arrival: Arrival<'_>, reason: BreakReason, out: &mut Vec<Event>) {
+        leg_book(&mut self.books, arrival.leg).verified = false;
+        if self.active != Some(arrival.leg) {
+            return;
         }
+        let received_ns = arrival.frame.ts_ns;
+        let standby = self.books.iter().find(|book| book.verified);
+        self.active = standby.map(|book| book.leg);
+        let taken = standby.and_then(|book| {
+            let subject = Subject { venue: VENUE, symbol };
+            // Every text was parsed before, so an error cannot be met; it would leave the book broken.
+            let ticks = subject.levels(&mut self.steps, book.text.levels()).ok()?;
+            let (scale, window) = (self.steps.scale(), Window::Best(book.depth));
+            let sequence = Sequence::Arrival(arrival.position);
+            let body = Body::Snapshot(Snapshot { sequence, scale, ticks, window });
+            Some(Event::of(self.symbol, book.leg, received_ns, book.venue_ns, body))
+        });
+        let broken = || Event::of(self.symbol, arrival.leg, received_ns, 0, Body::Broken(reason));
+        out.push(taken.unwrap_or_else(broken));
     }
 }
 
@@ -238,8 +315,13 @@ fn json<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Result<T, Undecodable> 
 impl VenueFeed for Feed {
     fn decode(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) -> Result<(), Undecodable> {
         self.counts.frames += 1;
-        if arrival.frame.kind != RawKind::Ws {
-            return Ok(());
+        match arrival.frame.kind {
+            RawKind::Ws => {}
+            RawKind::Open | RawKind::Close => {
+                self.reconnected(arrival, out);
+                return Ok(());
+            }
+            RawKind::Send | RawKind::Http | RawKind::Alive => return Ok(()),
         }
         let RawPayload::Text(text) = &arrival.frame.raw else { return Err(Undecodable::Binary { venue: VENUE }) };
         let decoded = self.message(arrival, text, out);
@@ -250,116 +332,15 @@ impl VenueFeed for Feed {
     fn counts(&self) -> FeedCounts {
         self.counts
     }
+
+    fn active(&self, symbol: &str) -> Option<LegId> {
+        self.streams.get(symbol)?.active
+    }
+
+    fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
+        std::mem::take(&mut self.repairs)
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::raw::RawFrame;
-
-    struct Wire {
-        feed: Feed,
-        events: Vec<Event>,
-        position: u64,
-    }
-
-    impl Wire {
-        fn new() -> Self {
-            let feed = Feed::new(Arc::new(Listings::new(Arc::default())));
-            Self { feed, events: Vec::new(), position: 0 }
-        }
-
-        fn say(&mut self, leg: u16, raw: &str) -> Result<(), Undecodable> {
-            self.position += 1;
-            let raw = RawPayload::Text(raw.into());
-            let frame = RawFrame { ts_ns: 7, kind: RawKind::Ws, conn: "0".into(), url: None, raw };
-            let arrival = Arrival { frame: &frame, position: self.position, leg: LegId(leg) };
-            self.feed.decode(arrival, &mut self.events)
-        }
-
-        /// A message whose checksum is right for the bids given as what the book then holds.
-        fn book(&mut self, leg: u16, kind: &str, bids: &[(&str, &str)], held: &[(&str, &str)]) {
-            let mut text = TextBook::default();
-            held.iter().for_each(|(price, qty)| text.apply(Side::Bid, price, qty).unwrap());
-            let checksum = text.checksum();
-            self.message(leg, kind, bids, checksum).unwrap();
-        }
-
-        fn message(&mut self, leg: u16, kind: &str, bids: &[(&str, &str)], checksum: u32) -> Result<(), Undecodable> {
-            let rows: Vec<_> = bids.iter().map(|(price, qty)| format!(r#"{{"price":{price},"qty":{qty}}}"#)).collect();
-            let rows = rows.join(",");
-            self.say(
-                leg,
-                &format!(
-                    r#"{{"channel":"book","type":"{kind}","data":[{{"symbol":"BTC/USD","bids":[{rows}],"asks":[],"checksum":{checksum}}}]}}"#
-                ),
-            )
-        }
-
-        fn kinds(&self) -> Vec<&'static str> {
-            let kind = |event: &Event| match &event.body {
-                Body::Listing(_) => "listing",
-                Body::Snapshot(_) => "snapshot",
-                Body::Delta(_) => "delta",
-                Body::Broken(_) => "broken",
-                _ => "other",
-            };
-            self.events.iter().map(kind).collect()
-        }
-    }
-
-    #[test]
-    fn a_failed_checksum_breaks_the_book_until_the_next_snapshot() {
-        let mut wire = Wire::new();
-        wire.book(0, "snapshot", &[("100.0", "0.50")], &[("100.0", "0.50")]);
-        wire.message(0, "update", &[("99.0", "0.10")], 1).unwrap();
-        wire.book(0, "update", &[("98.0", "0.10")], &[]);
-        wire.book(0, "snapshot", &[("100.0", "0.5")], &[("100.0", "0.5")]);
-        assert_eq!(wire.kinds(), ["listing", "snapshot", "broken", "snapshot"]);
-        let counts = wire.feed.counts();
-        assert_eq!((counts.checksums_matched, counts.checksums_failed, counts.ignored), (2, 1, 1));
-    }
-
-    #[test]
-    fn an_undecodable_number_breaks_the_book_and_goes_to_the_dead_letters() {
-        let mut wire = Wire::new();
-        wire.book(0, "snapshot", &[("100.0", "0.50")], &[("100.0", "0.50")]);
-        assert!(matches!(wire.message(0, "update", &[("-1", "0.10")], 0), Err(Undecodable::Number { .. })));
-        assert_eq!(wire.kinds(), ["listing", "snapshot", "broken"]);
-    }
-
-    #[test]
-    fn another_leg_stands_by_until_the_active_one_breaks() {
-        let mut wire = Wire::new();
-        let row = [("100.0", "0.50")];
-        wire.book(0, "snapshot", &row, &row);
-        wire.book(1, "snapshot", &row, &row);
-        wire.book(1, "update", &[("101.0", "1")], &[]);
-        assert_eq!(wire.kinds(), ["listing", "snapshot"]);
-        wire.say(0, r#"{"method":"unsubscribe","success":true,"result":{"channel":"book","symbol":"BTC/USD"}}"#)
-            .unwrap();
-        wire.book(1, "snapshot", &row, &row);
-        assert_eq!(wire.kinds(), ["listing", "snapshot", "broken", "snapshot"]);
-    }
-
-    #[test]
-    fn the_subscribed_depth_is_the_window_and_ids_beyond_64_bits_are_text() {
-        let mut wire = Wire::new();
-        wire.say(
-            0,
-            r#"{"method":"subscribe","success":true,"result":{"channel":"book","symbol":"BTC/USD","depth":25}}"#,
-        )
-        .unwrap();
-        wire.book(0, "snapshot", &[("100.0", "0.50")], &[("100.0", "0.50")]);
-        let Body::Snapshot(snapshot) = &wire.events[1].body else { panic!("{:?}", wire.events) };
-        assert_eq!(snapshot.window, Window::Best(25));
-        wire.say(
-            0,
-            r#"{"channel":"trade","type":"update","data":[{"symbol":"BTC/USD","side":"buy","price":100.5,"qty":1,
-               "trade_id":100155647470219567721,"timestamp":"2026-08-01T02:53:53.646219Z"}]}"#,
-        )
-        .unwrap();
-        let Some(Body::Trade { trade, .. }) = wire.events.last().map(|event| &event.body) else { panic!("no trade") };
-        assert_eq!((&*trade.id, trade.taker), ("100155647470219567721", Side::Bid));
-    }
-}
+mod tests;

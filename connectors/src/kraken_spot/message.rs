@@ -21,6 +21,15 @@ pub(crate) struct Envelope<'a> {
     pub(crate) result: Option<&'a RawValue>,
     #[serde(default)]
     pub(crate) success: bool,
+    /// Which request is answered.
+    #[serde(default)]
+    pub(crate) req_id: Option<u64>,
+    /// What is wrong with it.
+    #[serde(borrow, default)]
+    pub(crate) error: Option<Cow<'a, str>>,
+    /// For which instrument it was refused.
+    #[serde(borrow, default)]
+    pub(crate) symbol: Option<Cow<'a, str>>,
 }
 
 /// What a subscription was acknowledged for.

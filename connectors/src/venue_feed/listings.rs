@@ -46,6 +46,13 @@ impl Listings {
         self
     }
 
+    /// The same for what a venue says about its own symbols; a name given by [`Listings::with_assets`] stays.
+    #[must_use]
+    pub fn with_venue_assets(mut self, venue: Venue, symbol: &str, asset_0: &str, asset_1: &str) -> Self {
+        self.assets.entry((venue, symbol.into())).or_insert_with(|| (asset_0.into(), asset_1.into()));
+        self
+    }
+
     /// Says which epochs instruments reached before, and the first epoch of the block that is reserved for this start.
     #[must_use]
     pub fn with_epochs(mut self, epochs: HashMap<Box<str>, u64>, block: u64) -> Self {

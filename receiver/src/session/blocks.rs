@@ -168,6 +168,7 @@ impl InstrumentState {
 
     fn observe(&mut self, feed: Feed, age_ms: u64, now_ms: u64, notices: &mut Vec<Notice>) {
         self.heard = Some((age_ms, now_ms));
+        self.feed_told = true;
         if self.feed != feed {
             self.feed = feed;
             notices.push(Notice::StatusChanged { instrument: Arc::clone(&self.name), feed });

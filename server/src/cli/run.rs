@@ -3,7 +3,11 @@
 //! Never: settings that a configuration file could not hold as well.
 
 use super::{Failure, Settings, runtime, start_log, venue};
-use crate::{exit::Exit, run};
+use crate::{
+    config::{Live, live_text},
+    exit::Exit,
+    run,
+};
 use clap::Args;
 use market::Venue;
 use std::path::PathBuf;
@@ -19,12 +23,24 @@ pub(super) struct RunArgs {
     /// Dataflow workers.
     #[arg(long)]
     workers: Option<usize>,
-    /// Serve these captures instead of the simulator; needs --venue.
+    /// Serve these captures instead of the simulated market; needs --venue.
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "venue")]
     capture: Vec<PathBuf>,
-    /// The venue that the captures are of.
+    /// The venue to connect to, or the one that the captures are of.
     #[arg(long, value_parser = venue)]
     venue: Option<Venue>,
+    /// Connect to these instruments of --venue, in its own spelling, separated by commas.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "venue", conflicts_with = "capture")]
+    instrument: Vec<String>,
+    /// Connections that each carry all of --instrument; with two or more, one takes over for another.
+    #[arg(long, requires = "instrument", default_value_t = 1)]
+    legs: usize,
+    /// Connect to this WebSocket instead of the venue's own.
+    #[arg(long, value_name = "URL", requires = "instrument")]
+    ws_url: Option<String>,
+    /// Ask this base URL instead of the venue's own for what comes by REST.
+    #[arg(long, value_name = "URL", requires = "instrument")]
+    rest_url: Option<String>,
     /// Times the recorded pace; 0 for as fast as possible.
     #[arg(long)]
     speed: Option<f64>,
@@ -37,7 +53,7 @@ pub(super) struct RunArgs {
 }
 
 impl RunArgs {
-    fn overrides(&self) -> Vec<(String, String)> {
+    fn overrides(&self) -> Result<Vec<(String, String)>, Failure> {
         let mut overrides = Vec::new();
         let mut set = |name: &str, value: Option<String>| {
             overrides.extend(value.map(|value| (name.to_owned(), value)));
@@ -53,12 +69,28 @@ impl RunArgs {
             set("source.kind", Some("capture".to_owned()));
             set("capture.files", Some(files.join(",")));
         }
-        overrides
+        if let Some(live) = self.live() {
+            set("source.kind", Some("live".to_owned()));
+            set("live", Some(live_text(&[live]).map_err(|error| Failure::new(Exit::Usage, error))?));
+        }
+        Ok(overrides)
+    }
+
+    /// The venue to connect to, if one is meant.
+    fn live(&self) -> Option<Live> {
+        let venue = self.venue.filter(|_| !self.instrument.is_empty())?;
+        Some(Live {
+            venue,
+            instruments: self.instrument.clone(),
+            legs: self.legs,
+            ws_url: self.ws_url.clone().unwrap_or_default(),
+            rest_url: self.rest_url.clone().unwrap_or_default(),
+        })
     }
 }
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
-    let config = args.settings.load(args.overrides())?;
+    let config = args.settings.load(args.overrides()?)?;
     start_log(&config.log)?;
     let signals = |kind| signal(kind).map_err(|error| Failure::new(Exit::Internal, error));
     runtime()?.block_on(async {

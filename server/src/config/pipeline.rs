@@ -31,6 +31,8 @@ pub struct Pipeline {
     pub frontier_alarm_ms: u64,
     /// Milliseconds that the frontier may lag before the process ends; above the alarm's, to 3,600,000.
     pub frontier_exit_ms: u64,
+    /// Milliseconds from one checkpoint of the books to the next; 0 to 3,600,000, 0 = none, at the end neither.
+    pub checkpoint_ms: u64,
 }
 
 impl Default for Pipeline {
@@ -46,6 +48,7 @@ impl Default for Pipeline {
             silent_ms: 2000,
             frontier_alarm_ms: 2000,
             frontier_exit_ms: 30_000,
+            checkpoint_ms: 10_000,
         }
     }
 }
@@ -55,6 +58,12 @@ impl Pipeline {
     #[must_use]
     pub fn cut(&self) -> Duration {
         Duration::from_micros(self.frame_ms.saturating_mul(1000) / self.cuts_per_frame.max(1))
+    }
+
+    /// Time from one checkpoint to the next; none if no checkpoints are wanted.
+    #[must_use]
+    pub fn checkpoint_every(&self) -> Option<Duration> {
+        (self.checkpoint_ms > 0).then(|| Duration::from_millis(self.checkpoint_ms))
     }
 
     pub(super) fn check(&self, problems: &mut Problems) {
@@ -77,5 +86,6 @@ impl Pipeline {
         problems.range("pipeline.frontier_alarm_ms", self.frontier_alarm_ms, 10..=600_000);
         let exit_from = self.frontier_alarm_ms.saturating_add(1);
         problems.range("pipeline.frontier_exit_ms", self.frontier_exit_ms, exit_from..=3_600_000);
+        problems.range("pipeline.checkpoint_ms", self.checkpoint_ms, 0..=3_600_000);
     }
 }

@@ -19,13 +19,15 @@ pub enum SourceKind {
     Sim,
     /// Recorded connections, see [`Capture`].
     Capture,
+    /// Connections to venues, see [`super::Live`].
+    Live,
 }
 
 /// The choice of the source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Source {
-    /// `"sim"` or `"capture"`.
+    /// `"sim"`, `"capture"` or `"live"`.
     pub kind: SourceKind,
 }
 

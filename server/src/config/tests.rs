@@ -51,6 +51,63 @@ fn documented_instrument_block_is_right_once_uncommented() {
 }
 
 #[test]
+fn documented_live_block_is_right_once_uncommented() {
+    let (_, block) = Config::documented().split_once("# [[live]]").unwrap();
+    let (block, _) = block.split_once("\n\n").unwrap();
+    let lines = block.lines().map(|line| line.trim_start_matches("# ")).filter(|line| line.contains(" = "));
+    let text = lines.filter(|line| !line.contains("://")).collect::<Vec<_>>().join("\n");
+    let config = from_text(&format!("[source]\nkind = 'live'\n[[live]]\n{text}")).unwrap();
+    let [live] = &config.live[..] else { panic!("{:?}", config.live) };
+    assert_eq!((live.venue, live.legs), (market::Venue::BinanceSpot, 1));
+    assert_eq!(live.instruments, ["BTCUSDT", "ETHUSDT"]);
+    assert_eq!((&*live.ws_url, &*live.rest_url), ("", ""));
+    assert_eq!(from_text(&config.print().unwrap()).unwrap(), config);
+}
+
+#[test]
+fn live_venues_can_be_given_as_text() {
+    let venue = |venue, instruments: &[&str]| Live {
+        venue,
+        instruments: instruments.iter().map(|&symbol| symbol.to_owned()).collect(),
+        legs: 2,
+        ws_url: "ws://127.0.0.1:9/x".to_owned(),
+        rest_url: String::new(),
+    };
+    let live =
+        [venue(market::Venue::KrakenSpot, &["BTC/USD", "ETH/USD"]), venue(market::Venue::BinanceSpot, &["A\"B"])];
+    let overrides = [("source.kind".to_owned(), "live".to_owned()), ("live".to_owned(), live_text(&live).unwrap())];
+    assert_eq!(Config::load_with(None, iter::empty(), &overrides).unwrap().live, live);
+    for text in ["", "many", "[{ venue = 'kraken_spot' }]", "[{ venue = 'kraken_spot', instruments = [], leg = 1 }]"] {
+        let message = from_text(&format!("live = {text:?}")).unwrap_err().to_string();
+        assert!(message.contains("live"), "{message}");
+    }
+}
+
+#[test]
+fn live_venues_have_limits() {
+    let text = "[source]\nkind = 'live'\n\
+        [[live]]\nvenue = 'binance_spot'\ninstruments = ['A', 'A', 'B C', '']\nlegs = 9\nws_url = 'https://x'\n\
+        rest_url = 'http://me:hunter2@x'\n\
+        [[live]]\nvenue = 'binance_spot'\ninstruments = []";
+    let Err(ConfigError::Limits(problems)) = from_text(text) else { panic!("no limits broken") };
+    let fields: Vec<_> = problems.iter().map(|problem| &*problem.field).collect();
+    let right = [
+        "live binance_spot instruments",
+        "live binance_spot instruments",
+        "live binance_spot instruments",
+        "live binance_spot legs",
+        "live binance_spot ws_url",
+        "live binance_spot rest_url",
+        "live binance_spot",
+        "live binance_spot instruments (count)",
+    ];
+    assert_eq!(fields, right);
+    assert!(!format!("{problems:?}").contains("hunter2"), "{problems:?}");
+    let Err(ConfigError::Limits(problems)) = from_text("[source]\nkind = 'live'") else { panic!("nothing to do") };
+    assert_eq!(&*problems[0].field, "live");
+}
+
+#[test]
 fn unknown_key_is_refused_by_name_and_origin() {
     for text in ["[server]\nprot = 1", "[sever]\nport = 1", "prot = 1"] {
         let message = from_text(text).unwrap_err().to_string();

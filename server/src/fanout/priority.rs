@@ -188,6 +188,12 @@ impl Priority {
     /// Holds the books against the hub's at the close of a frame. One that the hub has passed is no longer told by its
     /// lane, or the lane's first snapshot is still to come: its terminals get the hub's book then.
     pub(super) fn reconcile(&mut self, frame: &Frame, hub: &Hub, connections: &mut HashMap<ConnectionId, Connection>) {
+        // Lanes tell nothing ahead when only a mark changes, and a chain that begins later must not unsay it.
+        for update in frame.updates.iter().filter(|update| update.feed_changed) {
+            if let Some(book) = self.wanted.get_mut(&update.symbol.0).and_then(|wanted| wanted.book.as_mut()) {
+                book.mark(update.feed);
+            }
+        }
         let changed = frame.updates.iter().map(|update| update.symbol.0);
         let passed: Vec<u32> = if self.wanted.len() < frame.updates.len() {
             self.wanted.iter().filter(|(id, wanted)| wanted.is_passed(**id, hub)).map(|(id, _)| *id).collect()

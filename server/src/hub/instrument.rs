@@ -101,6 +101,12 @@ impl HubInstrument {
         true
     }
 
+    /// The mark changes, and nothing else.
+    pub(crate) fn mark(&mut self, feed: Feed) {
+        self.revision += 1;
+        self.feed = feed;
+    }
+
     fn load(&mut self, bids: &[Level], asks: &[Level], scale: Scale) {
         let side = |side: Side, levels: &[Level]| -> Vec<TickChange> {
             levels.iter().map(|level| TickChange::at(side, level.tick_index, level.quantity)).collect()

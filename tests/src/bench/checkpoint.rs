@@ -225,6 +225,7 @@ fn whole(options: CheckpointOptions) -> Result<Whole> {
             directory: Arc::clone(&directory),
             every: Duration::ZERO,
             block: 1,
+            restored: 0,
             view: Arc::clone(&view),
         };
         let mut taker = CheckpointTaker::start(config)?;

@@ -231,9 +231,8 @@ fn a_failed_checksum_resyncs_that_instrument_alone() -> Result<()> {
 #[test]
 fn a_standby_leg_takes_over_a_stream_without_ids() -> Result<()> {
     let stage = Stage::set(&["kraken_spot"], 2, "")?;
-    let connections = || -> Result<usize> {
-        Ok(stage.market.state()?["connections"].as_array().context("no connections")?.len())
-    };
+    let connections =
+        || -> Result<usize> { Ok(stage.market.state()?["connections"].as_array().context("no connections")?.len()) };
     process::until("both legs", || Ok((connections()? == 2).then_some(())))?;
     let epoch = || stage.book("kraken_spot/BTC/USDT")?["epoch"].as_u64().context("no epoch");
     let before = epoch()?;

@@ -78,7 +78,12 @@ fn a_replay_killed_at_seeded_moments_ends_with_the_store_of_one_that_was_not() -
         let (left, right) = (of(&left), of(&right));
         assert!(!left.is_empty(), "no rows of {kind}");
         let differs = left.iter().zip(&right).find(|(left, right)| left != right);
-        assert!(left.len() == right.len() && differs.is_none(), "{kind}: {} and {}, {differs:?}", left.len(), right.len());
+        assert!(
+            left.len() == right.len() && differs.is_none(),
+            "{kind}: {} and {}, {differs:?}",
+            left.len(),
+            right.len()
+        );
     }
     Ok(())
 }

@@ -1,0 +1,176 @@
+//! Live connections: combined streams of depth and trades, snapshots by REST. The venue's rules:
+//!
+//! 1. A connection takes 5 messages a second, pings and pongs included, and carries 1,024 streams.
+//! 2. The server pings every 20 seconds and wants the pong within a minute.
+//! 3. A connection ends after 24 hours. `serverShutdown` says that it ends in some minutes.
+//! 4. REST requests weigh 6,000 a minute and address; `depth` of 1,000 levels weighs 50. 429 means to wait as told, 418
+//!    that we did not.
+//!
+//! Never: a symbol changed but for the lower case of stream names.
+
+use super::message::Aside;
+use crate::{
+    live::protocol::{Answer, Protocol, RestRequest, SymbolAssets, Terms},
+    venue_feed::{self, Undecodable},
+};
+use market::Venue;
+use serde::Deserialize;
+use std::borrow::Cow;
+
+const VENUE: Venue = Venue::BinanceSpot;
+
+const TERMS: Terms = Terms {
+    // The addresses that the venue keeps for public market data alone.
+    socket_url: "wss://data-stream.binance.vision/stream",
+    rest_url: "https://data-api.binance.vision",
+    // Rule 2, and half as much again.
+    silence_ms: 30_000,
+    answer_ms: 10_000,
+    // A quiet market may well have no update for long.
+    data_ms: 60_000,
+    data_each: false,
+    // Rule 1, with one message a second to spare for pongs.
+    pace_ms: 250,
+    batch: 100,
+    // Rule 1: two streams for each.
+    instruments_max: 512,
+    weight_per_minute: 6_000,
+};
+
+/// The start of every message of a combined stream.
+const STREAM: &str = r#"{"stream":""#;
+
+/// Binance spot.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BinanceSpot;
+
+impl BinanceSpot {
+    fn request(method: &str, symbols: &[&str], id: u64) -> String {
+        let mut text = format!(r#"{{"method":"{method}","params":["#);
+        for (at, symbol) in symbols.iter().enumerate() {
+            let name = symbol.to_ascii_lowercase();
+            let comma = if at == 0 { "" } else { "," };
+            text.push_str(&format!(r#"{comma}"{name}@depth@100ms","{name}@trade""#));
+        }
+        text.push_str(&format!(r#"],"id":{id}}}"#));
+        text
+    }
+}
+
+impl Protocol for BinanceSpot {
+    fn venue(&self) -> Venue {
+        VENUE
+    }
+
+    fn terms(&self) -> &'static Terms {
+        &TERMS
+    }
+
+    fn key<'a>(&self, symbol: &'a str) -> Cow<'a, str> {
+        symbol.to_ascii_lowercase().into()
+    }
+
+    fn subscribe(&self, symbols: &[&str], id: u64) -> String {
+        Self::request("SUBSCRIBE", symbols, id)
+    }
+
+    fn unsubscribe(&self, symbol: &str, id: u64) -> String {
+        Self::request("UNSUBSCRIBE", &[symbol], id)
+    }
+
+    fn subscribe_beside(&self, _symbols: &[&str], _id: u64) -> Option<String> {
+        None
+    }
+
+    fn understand<'a>(&self, text: &'a str) -> Answer<'a> {
+        if let Some((name, channel)) = text.strip_prefix(STREAM).and_then(|rest| rest.split_once('@')) {
+            return if channel.starts_with("depth") { Answer::Data(name.into()) } else { Answer::Life };
+        }
+        let Ok(aside) = serde_json::from_str::<Aside<'_>>(text) else { return Answer::Life };
+        if aside.event.as_deref() == Some("serverShutdown") {
+            return Answer::Leaving;
+        }
+        let refusal = aside.error.or(aside.code).map(|_| venue_feed::excerpt(text));
+        if aside.id.is_none() && refusal.is_none() {
+            return Answer::Life;
+        }
+        Answer::Reply { request: aside.id, key: None, refusal }
+    }
+
+    fn snapshot(&self, symbol: &str) -> Option<RestRequest> {
+        let query: String = form_urlencoded::Serializer::new(String::new()).append_pair("symbol", symbol).finish();
+        Some(RestRequest { path: format!("/api/v3/depth?{query}&limit=1000"), weight: 50 })
+    }
+
+    fn listing(&self) -> RestRequest {
+        RestRequest { path: "/api/v3/exchangeInfo?showPermissionSets=false".to_owned(), weight: 20 }
+    }
+
+    fn assets(&self, body: &str) -> Result<Vec<SymbolAssets>, Undecodable> {
+        let info: ExchangeInfo<'_> = venue_feed::json(VENUE, body)?;
+        let of = |listed: Listed<'_>| SymbolAssets {
+            symbol: listed.symbol.into(),
+            asset_0: listed.base.into(),
+            asset_1: listed.quote.into(),
+        };
+        Ok(info.symbols.into_iter().map(of).collect())
+    }
+}
+
+#[derive(Deserialize)]
+struct ExchangeInfo<'a> {
+    #[serde(borrow)]
+    symbols: Vec<Listed<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Listed<'a> {
+    #[serde(borrow)]
+    symbol: Cow<'a, str>,
+    #[serde(borrow, rename = "baseAsset")]
+    base: Cow<'a, str>,
+    #[serde(borrow, rename = "quoteAsset")]
+    quote: Cow<'a, str>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_the_documented_ones() {
+        let two = BinanceSpot.subscribe(&["BTCUSDT", "ETHUSDT"], 7);
+        assert_eq!(
+            two,
+            r#"{"method":"SUBSCRIBE","params":["btcusdt@depth@100ms","btcusdt@trade","ethusdt@depth@100ms","ethusdt@trade"],"id":7}"#
+        );
+        let one = BinanceSpot.unsubscribe("BTCUSDT", 8);
+        assert_eq!(one, r#"{"method":"UNSUBSCRIBE","params":["btcusdt@depth@100ms","btcusdt@trade"],"id":8}"#);
+        let snapshot = BinanceSpot.snapshot("币安人生USDT").unwrap();
+        assert!(snapshot.path.starts_with("/api/v3/depth?symbol=%E5%B8%81"), "{}", snapshot.path);
+    }
+
+    #[test]
+    fn answers_are_told_apart() {
+        let understand = |text| BinanceSpot.understand(text);
+        let depth = r#"{"stream":"btcusdt@depth@100ms","data":{}}"#;
+        assert_eq!(understand(depth), Answer::Data("btcusdt".into()));
+        assert_eq!(understand(r#"{"stream":"btcusdt@trade","data":{}}"#), Answer::Life);
+        let reply = |request, refusal| Answer::Reply { request, key: None, refusal };
+        assert_eq!(understand(r#"{"result":null,"id":3}"#), reply(Some(3), None));
+        let refused = r#"{"error":{"code":2,"msg":"no"},"id":3}"#;
+        assert_eq!(understand(refused), reply(Some(3), Some(refused.into())));
+        assert_eq!(understand(r#"{"e":"serverShutdown","E":1}"#), Answer::Leaving);
+        for text in ["", "{", "[]", "null", "{}", r#"{"stream":""#] {
+            assert_eq!(understand(text), Answer::Life, "{text}");
+        }
+    }
+
+    #[test]
+    fn assets_are_the_venues_own() {
+        let body = r#"{"timezone":"UTC","symbols":[{"symbol":"ABCXYZ","status":"TRADING","baseAsset":"ABC","quoteAsset":"XYZ"}]}"#;
+        let right = SymbolAssets { symbol: "ABCXYZ".into(), asset_0: "ABC".into(), asset_1: "XYZ".into() };
+        assert_eq!(BinanceSpot.assets(body).unwrap(), [right]);
+        assert!(BinanceSpot.assets("{}").is_err());
+    }
+}

@@ -1,0 +1,442 @@
+//! One leg's connection as a state machine: when to connect, what to subscribe to, what is overdue, when to give up.
+//! Nothing here does anything: the caller asks [`Leg::poll`] what to do, and says what happened.
+//!
+//! The subscription set is state. Each connection begins with none of it, and an acknowledgement proves nothing: only
+//! data do.
+//!
+//! Never: I/O, a clock (`now_ns` is passed in, of any clock that does not go back), chance (64 random bits are passed in).
+
+mod overdue;
+mod subscription;
+
+use super::{
+    backoff::Backoff,
+    protocol::{Answer, Protocol},
+};
+use foldhash::HashMap;
+use std::collections::VecDeque;
+use subscription::{Purpose, Request, Stage, Subscription};
+
+/// Time for name resolution, TCP, TLS and the upgrade together at most, in milliseconds.
+pub const CONNECT_MS_MAX: u64 = 10_000;
+
+/// Time that a connection is not read at most since nobody takes its frames, in milliseconds. A book that much late is
+/// better built anew.
+pub const HELD_MS_MAX: u64 = 5_000;
+
+/// How long a connection must have lived, and brought data, to count as good, in milliseconds.
+pub const PROVEN_MS_MIN: u64 = 10_000;
+
+/// Time between the first connections of two legs, in milliseconds: legs of one age would end together, by the venue's
+/// limit on it.
+pub const STAGGER_MS: u64 = 2_000;
+
+/// Time between two legs' leaving of a server that goes away, in milliseconds.
+pub const LEAVE_SPREAD_MS: u64 = 15_000;
+
+/// How long a subscription may be quiet after its acknowledgement before its book is asked for all the same, in
+/// milliseconds.
+pub const QUIET_MS: u64 = 1_000;
+
+/// Longest wait that a server may ask for before the next connection, in milliseconds.
+pub const ASKED_WAIT_MS_MAX: u64 = 300_000;
+
+/// No time at all.
+const NEVER: u64 = u64::MAX;
+
+const fn ms(ms: u64) -> u64 {
+    ms.saturating_mul(1_000_000)
+}
+
+/// Why the machine gives a connection up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// Not there in time.
+    #[error("no connection within {CONNECT_MS_MAX} ms")]
+    ConnectDeadline,
+    /// Not one frame in time, control frames included.
+    #[error("the venue is silent")]
+    Silent,
+    /// A request was not answered in time.
+    #[error("a request was not answered")]
+    Unanswered,
+    /// Everything was acknowledged, and nothing came.
+    #[error("subscriptions were acknowledged, but no data came")]
+    NoData,
+    /// Its frames found no taker in time.
+    #[error("frames found no taker for too long")]
+    HeldUp,
+    /// The server said that it goes away.
+    #[error("the server goes away")]
+    Leaving,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Open a connection; say [`Leg::opened`] or [`Leg::ended`].
+    Connect,
+    /// Send this text.
+    Send(String),
+    /// This instrument's stream flows, or is quiet; the venue's REST snapshot may be asked for. By its place in the set.
+    Carried(usize),
+    /// Something worth a count and a line.
+    Note(Note),
+    /// Drop the connection; say [`Leg::ended`].
+    Drop(Fault),
+}
+
+/// What is worth telling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// An instrument is subscribed to anew.
+    Resubscribed(usize),
+    /// The same for the so manieth time in a row that a person should look.
+    Insisted(usize),
+    /// The venue refused a subscription, in its own words.
+    Refused(usize, Box<str>),
+    /// A subscription was acknowledged, but its data did not come.
+    Dataless(usize),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    since_ns: u64,
+    heard_ns: u64,
+    held_since_ns: Option<u64>,
+    /// When the last subscription was acknowledged.
+    acknowledged_ns: u64,
+    /// Data came.
+    proven: bool,
+    leave_at_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Link {
+    Down { retry_at_ns: u64 },
+    Connecting { since_ns: u64 },
+    Open(Open),
+}
+
+/// One leg of a venue.
+pub struct Leg {
+    protocol: &'static dyn Protocol,
+    /// Which of the venue's legs.
+    index: u64,
+    held_max_ms: u64,
+    /// Snapshots come by REST.
+    by_rest: bool,
+    subscriptions: Vec<Subscription>,
+    by_key: HashMap<Box<str>, usize>,
+    link: Link,
+    backoff: Backoff,
+    next_id: u64,
+    outbox: VecDeque<Request>,
+    next_send_ns: u64,
+    /// Sent and not wholly answered.
+    asked: Vec<Request>,
+    /// Actions that wait to be taken.
+    due: VecDeque<Action>,
+    /// When the next look at all deadlines is worth it.
+    scan_at_ns: u64,
+}
+
+impl Leg {
+    /// A leg that connects at once, or a little later than those of a lower index.
+    #[must_use]
+    pub fn new(protocol: &'static dyn Protocol, symbols: &[Box<str>], index: usize, now_ns: u64) -> Self {
+        let index = u64::try_from(index).unwrap_or(u64::MAX);
+        let keys = symbols.iter().enumerate().map(|(at, symbol)| (protocol.key(symbol).into(), at));
+        Self {
+            protocol,
+            index,
+            held_max_ms: HELD_MS_MAX,
+            by_rest: symbols.first().is_some_and(|symbol| protocol.snapshot(symbol).is_some()),
+            by_key: keys.collect(),
+            subscriptions: symbols.iter().map(|symbol| Subscription::new(symbol)).collect(),
+            link: Link::Down { retry_at_ns: now_ns.saturating_add(ms(STAGGER_MS.saturating_mul(index))) },
+            backoff: Backoff::default(),
+            next_id: 1,
+            outbox: VecDeque::new(),
+            next_send_ns: 0,
+            asked: Vec::new(),
+            due: VecDeque::new(),
+            scan_at_ns: NEVER,
+        }
+    }
+
+    /// The same with another bound than [`HELD_MS_MAX`].
+    #[must_use]
+    pub fn with_held_max(mut self, held_max_ms: u64) -> Self {
+        self.held_max_ms = held_max_ms;
+        self
+    }
+
+    /// Whether the connection is open.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        matches!(self.link, Link::Open(_))
+    }
+
+    /// When [`Leg::poll`] has something to do, if nothing else happens; none for now.
+    #[must_use]
+    pub fn deadline_ns(&self) -> Option<u64> {
+        let at = match self.link {
+            Link::Down { retry_at_ns } => retry_at_ns,
+            Link::Connecting { since_ns } => since_ns.saturating_add(ms(CONNECT_MS_MAX)),
+            Link::Open(_) if !self.due.is_empty() => 0,
+            Link::Open(_) if !self.outbox.is_empty() => self.next_send_ns.min(self.scan_at_ns),
+            Link::Open(_) => self.scan_at_ns,
+        };
+        (at != NEVER).then_some(at)
+    }
+
+    /// The next thing to do, if any; to be asked until there is none.
+    pub fn poll(&mut self, now_ns: u64) -> Option<Action> {
+        match self.link {
+            Link::Down { retry_at_ns } if now_ns >= retry_at_ns => {
+                self.link = Link::Connecting { since_ns: now_ns };
+                Some(Action::Connect)
+            }
+            Link::Connecting { since_ns } if now_ns >= since_ns.saturating_add(ms(CONNECT_MS_MAX)) => {
+                Some(Action::Drop(Fault::ConnectDeadline))
+            }
+            Link::Down { .. } | Link::Connecting { .. } => None,
+            Link::Open(open) => {
+                if now_ns >= self.scan_at_ns
+                    && let Some(fault) = self.scan(now_ns, open)
+                {
+                    return Some(Action::Drop(fault));
+                }
+                self.due.pop_front().or_else(|| self.send(now_ns))
+            }
+        }
+    }
+
+    fn send(&mut self, now_ns: u64) -> Option<Action> {
+        if now_ns < self.next_send_ns {
+            return None;
+        }
+        let mut request = self.outbox.pop_front()?;
+        self.next_send_ns = now_ns.saturating_add(ms(self.protocol.terms().pace_ms));
+        let text = std::mem::take(&mut request.text);
+        if request.purpose == Purpose::Subscribe {
+            for at in &request.symbols {
+                self.stage(*at, Stage::Asked);
+            }
+        }
+        request.sent_ns = now_ns;
+        self.look_at(now_ns.saturating_add(ms(self.protocol.terms().answer_ms)));
+        self.asked.push(request);
+        Some(Action::Send(text))
+    }
+
+    /// The connection is open: the whole set is to be subscribed to.
+    pub fn opened(&mut self, now_ns: u64) {
+        self.clear();
+        let terms = self.protocol.terms();
+        self.link = Link::Open(Open {
+            since_ns: now_ns,
+            heard_ns: now_ns,
+            held_since_ns: None,
+            acknowledged_ns: now_ns,
+            proven: false,
+            leave_at_ns: NEVER,
+        });
+        let all: Vec<usize> = (0..self.subscriptions.len()).collect();
+        for batch in all.chunks(terms.batch.max(1)) {
+            self.ask(Purpose::Subscribe, batch);
+            self.ask(Purpose::Beside, batch);
+        }
+        self.next_send_ns = now_ns;
+        self.scan_at_ns = now_ns.saturating_add(ms(terms.silence_ms));
+    }
+
+    /// A connection ended or was not made. The next one is for later, by 64 random bits, or by what the server asked for.
+    pub fn ended(&mut self, now_ns: u64, random: u64, asked_wait_ms: Option<u64>) {
+        if let Link::Open(open) = self.link
+            && open.proven
+            && now_ns >= open.since_ns.saturating_add(ms(PROVEN_MS_MIN))
+        {
+            self.backoff.reset();
+        }
+        let drawn_ms = self.backoff.next_ms(random);
+        let wait_ms = asked_wait_ms.map_or(drawn_ms, |asked_ms| asked_ms.min(ASKED_WAIT_MS_MAX).max(drawn_ms));
+        self.link = Link::Down { retry_at_ns: now_ns.saturating_add(ms(wait_ms)) };
+        self.clear();
+    }
+
+    /// Nothing of an ended connection counts for the next.
+    fn clear(&mut self) {
+        self.outbox.clear();
+        self.asked.clear();
+        self.due.clear();
+        self.scan_at_ns = NEVER;
+        self.subscriptions.iter_mut().for_each(Subscription::forget);
+    }
+
+    /// A frame came, of whatever kind.
+    pub fn heard(&mut self, now_ns: u64) {
+        if let Link::Open(open) = &mut self.link {
+            open.heard_ns = now_ns;
+        }
+    }
+
+    /// A message came.
+    pub fn message(&mut self, now_ns: u64, text: &str) {
+        self.heard(now_ns);
+        let Link::Open(open) = &mut self.link else { return };
+        match self.protocol.understand(text) {
+            Answer::Life => {}
+            Answer::Leaving => {
+                let spread_ns = ms(LEAVE_SPREAD_MS.saturating_mul(self.index));
+                open.leave_at_ns = open.leave_at_ns.min(now_ns.saturating_add(spread_ns));
+                let leave_at_ns = open.leave_at_ns;
+                self.look_at(leave_at_ns);
+            }
+            Answer::Data(key) => {
+                open.proven = true;
+                if let Some(at) = self.by_key.get(&*key).copied() {
+                    self.flows(at);
+                }
+            }
+            Answer::Reply { request, key, refusal } => {
+                self.replied(now_ns, request, key.as_deref(), refusal.as_deref());
+            }
+        }
+    }
+
+    /// Nobody takes what was read: the connection is not read for now.
+    pub fn held(&mut self, now_ns: u64) {
+        if let Link::Open(open) = &mut self.link {
+            open.held_since_ns.get_or_insert(now_ns);
+            let until_ns = now_ns.saturating_add(ms(self.held_max_ms));
+            self.look_at(until_ns);
+        }
+    }
+
+    /// It is read again. What could not be heard meanwhile is not overdue.
+    pub fn released(&mut self, now_ns: u64) {
+        let Link::Open(open) = &mut self.link else { return };
+        if open.held_since_ns.take().is_none() {
+            return;
+        }
+        open.heard_ns = now_ns;
+        open.acknowledged_ns = open.acknowledged_ns.max(now_ns);
+        self.asked.iter_mut().for_each(|request| request.sent_ns = now_ns);
+        self.subscriptions.iter_mut().for_each(|subscription| subscription.wait_from(now_ns));
+        self.look_at(now_ns);
+    }
+
+    /// Subscribes anew to one instrument, if it is time; whether that is done or under way.
+    pub fn resubscribe(&mut self, now_ns: u64, symbol: &str) -> bool {
+        if !self.is_open() {
+            return false;
+        }
+        let at = self.by_key.get(&*self.protocol.key(symbol)).copied();
+        let Some((at, subscription)) = at.and_then(|at| Some((at, self.subscriptions.get(at)?))) else { return false };
+        if subscription.stage == Stage::Verified {
+            self.again(now_ns, at);
+        }
+        true
+    }
+
+    fn again(&mut self, now_ns: u64, at: usize) {
+        let Some(subscription) = self.subscriptions.get_mut(at) else { return };
+        let due_ns = subscription.insistence.due_ns(now_ns);
+        subscription.again_at_ns.get_or_insert(due_ns);
+        self.look_at(due_ns);
+    }
+
+    fn look_at(&mut self, at_ns: u64) {
+        self.scan_at_ns = self.scan_at_ns.min(at_ns);
+    }
+
+    fn stage(&mut self, at: usize, stage: Stage) {
+        if let Some(subscription) = self.subscriptions.get_mut(at) {
+            subscription.stage = stage;
+        }
+    }
+
+    fn ask(&mut self, purpose: Purpose, symbols: &[usize]) {
+        let id = self.next_id;
+        let names: Vec<&str> =
+            symbols.iter().filter_map(|at| self.subscriptions.get(*at)).map(|one| &*one.symbol).collect();
+        let text = match (purpose, &*names) {
+            (Purpose::Subscribe, names) => Some(self.protocol.subscribe(names, id)),
+            (Purpose::Beside, names) => self.protocol.subscribe_beside(names, id),
+            (Purpose::Unsubscribe, [name, ..]) => Some(self.protocol.unsubscribe(name, id)),
+            (Purpose::Unsubscribe, []) => None,
+        };
+        if let Some(text) = text {
+            self.next_id += 1;
+            self.outbox.push_back(Request { id, purpose, symbols: symbols.to_vec(), text, sent_ns: NEVER });
+        }
+    }
+
+    /// Data of an instrument came.
+    fn flows(&mut self, at: usize) {
+        let Some(subscription) = self.subscriptions.get_mut(at) else { return };
+        if matches!(subscription.stage, Stage::Asked | Stage::Acknowledged { .. }) {
+            self.verified(at);
+        }
+    }
+
+    fn verified(&mut self, at: usize) {
+        self.stage(at, Stage::Verified);
+        if self.by_rest {
+            self.due.push_back(Action::Carried(at));
+        }
+    }
+
+    fn replied(&mut self, now_ns: u64, id: Option<u64>, key: Option<&str>, refusal: Option<&str>) {
+        let named = key.and_then(|key| self.by_key.get(key).copied());
+        let found = self.asked.iter().position(|request| match (id, named) {
+            (Some(id), _) => request.id == id,
+            (None, Some(named)) => request.symbols.contains(&named),
+            (None, None) => false,
+        });
+        let Some(found) = found else { return };
+        let Some(request) = self.asked.get_mut(found) else { return };
+        let answered = match named {
+            Some(named) => request.symbols.extract_if(.., |at| *at == named).collect(),
+            None => std::mem::take(&mut request.symbols),
+        };
+        let purpose = request.purpose;
+        if request.symbols.is_empty() {
+            self.asked.swap_remove(found);
+        }
+        for at in answered {
+            self.answered(now_ns, purpose, at, refusal);
+        }
+    }
+
+    fn answered(&mut self, now_ns: u64, purpose: Purpose, at: usize, refusal: Option<&str>) {
+        let Link::Open(open) = &mut self.link else { return };
+        match (purpose, refusal) {
+            // Whether it was subscribed to before or not, it is not now.
+            (Purpose::Unsubscribe, _) => {
+                self.stage(at, Stage::Absent);
+                self.ask(Purpose::Subscribe, &[at]);
+            }
+            (Purpose::Subscribe, None) => {
+                open.acknowledged_ns = now_ns;
+                let asked = self.subscriptions.get(at).is_some_and(|one| one.stage == Stage::Asked);
+                if asked {
+                    self.stage(at, Stage::Acknowledged { since_ns: now_ns });
+                    self.look_at(now_ns);
+                }
+            }
+            (Purpose::Subscribe, Some(refusal)) => {
+                self.stage(at, Stage::Refused);
+                self.again(now_ns, at);
+                self.due.push_back(Action::Note(Note::Refused(at, refusal.into())));
+            }
+            (Purpose::Beside, Some(refusal)) => self.due.push_back(Action::Note(Note::Refused(at, refusal.into()))),
+            (Purpose::Beside, None) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! What differs by venue on a live connection: addresses, requests, what answers mean, how one instrument's snapshot is
+//! asked for again. Pure functions; a venue implements [`Protocol`] in its own folder.
+//!
+//! Never: state, a clock, or a message's prices.
+
+use crate::venue_feed::Undecodable;
+use market::Venue;
+use std::borrow::Cow;
+
+/// What a venue says on its connection about the connection; books and trades are the decoder's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer<'a> {
+    /// It lives, and nothing else.
+    Life,
+    /// Data that prove an instrument's subscription: any of its stream, or its snapshot where the subscription brings
+    /// one. Named as by [`Protocol::key`].
+    Data(Cow<'a, str>),
+    /// A request was answered.
+    Reply {
+        /// The id that the request had, if the venue repeats it.
+        request: Option<u64>,
+        /// The instrument, as by [`Protocol::key`], where the venue answers for each one.
+        key: Option<Cow<'a, str>>,
+        /// What is wrong with it, in the venue's words.
+        refusal: Option<Box<str>>,
+    },
+    /// The server says that it goes away soon.
+    Leaving,
+}
+
+/// A REST request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestRequest {
+    /// Path and query, to be put behind the base URL.
+    pub path: String,
+    /// What it costs of the venue's allowance.
+    pub weight: u32,
+}
+
+/// The assets of a symbol in the venue's own words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SymbolAssets {
+    /// The symbol as it is subscribed to.
+    pub symbol: Box<str>,
+    /// The base.
+    pub asset_0: Box<str>,
+    /// The quote.
+    pub asset_1: Box<str>,
+}
+
+/// A venue's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// Where its WebSocket is, unless told otherwise.
+    pub socket_url: &'static str,
+    /// Where its REST is, without a path.
+    pub rest_url: &'static str,
+    /// Silence, control frames included, after which a connection counts as dead, in milliseconds.
+    pub silence_ms: u64,
+    /// Time from a request to its answer at most, in milliseconds.
+    pub answer_ms: u64,
+    /// Time from a subscription's acknowledgement to its first data at most, in milliseconds.
+    pub data_ms: u64,
+    /// Whether the first data must come for each instrument; else one message of any proves them all.
+    pub data_each: bool,
+    /// Least time between two of our messages, in milliseconds.
+    pub pace_ms: u64,
+    /// Instruments of one request.
+    pub batch: usize,
+    /// Instruments of one connection.
+    pub instruments_max: usize,
+    /// Weight of REST requests in any minute.
+    pub weight_per_minute: u32,
+}
+
+/// The protocol of one venue.
+pub trait Protocol: Send + Sync {
+    /// Whose it is.
+    fn venue(&self) -> Venue;
+
+    /// Its numbers.
+    fn terms(&self) -> &'static Terms;
+
+    /// How its messages name an instrument's stream.
+    fn key<'a>(&self, symbol: &'a str) -> Cow<'a, str>;
+
+    /// The request that subscribes to the books of these.
+    fn subscribe(&self, symbols: &[&str], id: u64) -> String;
+
+    /// The request that ends the subscription to the book of one.
+    fn unsubscribe(&self, symbol: &str, id: u64) -> String;
+
+    /// The request that subscribes to what goes beside the books of these, where that needs one of its own.
+    fn subscribe_beside(&self, symbols: &[&str], id: u64) -> Option<String>;
+
+    /// What a message means. It must be total, and cheap for data: it sees every message before it is decoded.
+    fn understand<'a>(&self, text: &'a str) -> Answer<'a>;
+
+    /// The request for one instrument's snapshot; none where only a subscription anew brings it.
+    fn snapshot(&self, symbol: &str) -> Option<RestRequest>;
+
+    /// The request for the list of instruments.
+    fn listing(&self) -> RestRequest;
+
+    /// What its answer says about symbols.
+    ///
+    /// # Errors
+    /// [`Undecodable`] if it is not what the venue documents.
+    fn assets(&self, body: &str) -> Result<Vec<SymbolAssets>, Undecodable>;
+}
+
+/// The protocol of a venue.
+#[must_use]
+pub fn protocol(venue: Venue) -> &'static dyn Protocol {
+    match venue {
+        Venue::BinanceSpot => &crate::binance_spot::live::BinanceSpot,
+        Venue::KrakenSpot => &crate::kraken_spot::live::KrakenSpot,
+    }
+}
