@@ -5,7 +5,9 @@
 mod books;
 
 use crate::{
+    checkpoint::CheckpointView,
     metrics::{self, Numbers},
+    run::unix_ns,
     socket::{self, Admission, Place, check_upgrade},
     source::SourceControl,
     tape::{TapeEnded, TapeHandle},
@@ -50,6 +52,8 @@ pub struct Shared {
     pub source: SourceControl,
     /// The store's numbers, if there is a store.
     pub store: Option<Arc<SinkView>>,
+    /// What is known of the checkpoints.
+    pub checkpoints: Arc<CheckpointView>,
     /// Everything is up.
     pub ready: Arc<AtomicBool>,
     /// How far the frontier may lag while we call ourselves ready.
@@ -170,7 +174,8 @@ async fn metrics(State(shared): State<Shared>) -> Response {
     };
     let counters = shared.store.as_ref().map(|view| (view.counters(), view.waits()));
     let store = counters.as_ref().map(|(counters, waits)| (counters, *waits));
-    match metrics::text(Numbers { tape: &tape, source: shared.source.numbers(), store }) {
+    let checkpoints = (&*shared.checkpoints, unix_ns());
+    match metrics::text(Numbers { tape: &tape, source: shared.source.numbers(), store, checkpoints }) {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
         Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }

@@ -2,11 +2,11 @@
 //!
 //! Never: a number kept twice.
 
-use crate::{source::SourceNumbers, tape::TapeStats};
-use connectors::clickhouse::Counters;
+use crate::{checkpoint::CheckpointView, source::SourceNumbers, tape::TapeStats};
+use connectors::{clickhouse::Counters, live::numbers::VenueNumbers};
 use market::FeedState;
 use prometheus::{Encoder, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 /// The metrics cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +22,8 @@ pub struct Numbers<'a> {
     pub source: &'a SourceNumbers,
     /// The store's writer, if there is a store, and how often the source waited for it.
     pub store: Option<(&'a Counters, u64)>,
+    /// The checkpoints, and the present in Unix nanoseconds.
+    pub checkpoints: (&'a CheckpointView, u64),
 }
 
 struct Page {
@@ -63,6 +65,17 @@ pub fn text(numbers: Numbers<'_>) -> Result<String, MetricsError> {
     let help = "Microseconds from the end of a cut until it was complete";
     page.gauges("sprag_cut_lag_microseconds", help, "quantile", &quantiles)?;
     page.gauges("sprag_tape", "State of the tape", "what", &state(tape))?;
+    let (checkpoints, now_ns) = numbers.checkpoints;
+    page.counters("sprag_checkpoint_events_total", "What became of checkpoints", "event", &checkpoints.counts())?;
+    page.gauges("sprag_checkpoint", "The last checkpoint of this run", "what", &checkpoints.last(now_ns))?;
+    let ignored: Vec<_> = checkpoints.ignored().map(|reason| (reason, 1)).into_iter().collect();
+    page.gauges(
+        "sprag_checkpoint_ignored",
+        "Why the file that was there at the start was not used",
+        "reason",
+        &ignored,
+    )?;
+    page.venues(source.live())?;
     if let Some((counters, waits)) = numbers.store {
         page.store(counters, waits)?;
     }
@@ -105,6 +118,22 @@ impl Page {
         self.registry.register(Box::new(gauges))
     }
 
+    fn venues(&self, venues: &[Arc<VenueNumbers>]) -> Result<(), prometheus::Error> {
+        let opts = Opts::new("sprag_venue_events_total", "What happened on the connections to venues");
+        let counters = IntCounterVec::new(opts, &["venue", "event"])?;
+        let opts = Opts::new("sprag_venue_legs", "Open connections to venues");
+        let legs = IntGaugeVec::new(opts, &["venue"])?;
+        for numbers in venues {
+            let venue = numbers.venue().name();
+            for (event, count) in numbers.values() {
+                counters.with_label_values(&[venue, event]).inc_by(count);
+            }
+            legs.with_label_values(&[venue]).set(i64::try_from(numbers.legs_open.load(Relaxed)).unwrap_or(i64::MAX));
+        }
+        self.registry.register(Box::new(counters))?;
+        self.registry.register(Box::new(legs))
+    }
+
     fn store(&self, counters: &Counters, waits: u64) -> Result<(), prometheus::Error> {
         self.counters(
             "sprag_store_events_total",
@@ -134,12 +163,15 @@ mod tests {
     fn every_number_has_its_place() {
         let (tape, source) = (TapeStats::default(), SourceNumbers::default());
         let counters = Counters::default();
-        let text = text(Numbers { tape: &tape, source: &source, store: Some((&counters, 3)) }).unwrap();
+        let view = CheckpointView::default();
+        let numbers = Numbers { tape: &tape, source: &source, store: Some((&counters, 3)), checkpoints: (&view, 0) };
+        let text = text(numbers).unwrap();
         for line in [
             r#"sprag_lane_events_total{event="regressions"} 0"#,
             r#"sprag_fanout_events_total{event="priority_gaps"} 0"#,
             r#"sprag_store_events_total{event="source_waits"} 3"#,
             r#"sprag_instruments{state="GAPPED"} 0"#,
+            r#"sprag_checkpoint_events_total{event="written"} 0"#,
         ] {
             assert!(text.contains(line), "{line} is missing in\n{text}");
         }

@@ -4,10 +4,11 @@
 //!
 //! Never: a source started before what it feeds is up; a part left running when another has failed.
 
+mod origin;
+
 use crate::{
-    checkpoint::CheckpointView,
+    checkpoint::{CheckpointTaker, CheckpointView, TakerConfig},
     config::{Config, SourceKind},
-    dead_letters::DeadLetters,
     epochs::{EpochError, EpochJournal},
     exit::Exit,
     fanout::{Fanout, FanoutConfig, outbox::RingBounds},
@@ -16,26 +17,25 @@ use crate::{
     raw_log::RawLog,
     restore,
     socket::Admission,
-    source::{self, CaptureOptions, Outlet, SourceControl, SourcePort},
+    source::{self, SourceControl},
     store::{Sharing, Store, StoreError, writer_options},
     tape::{self, LagBounds, Tape, TapeEnd, TapeHandle, TapeInput},
 };
 use connectors::{
-    capture::{CaptureError, MergedCaptures},
+    capture::CaptureError,
     clickhouse::{SinkError, SinkReport, SinkView, child::PARENT_FLUSH_MAX, sink::SinkInput},
-    decoder::Decoder,
     halt,
-    live::{Live, LiveError, LiveOptions, LiveVenue},
-    simulator::{Simulator, SimulatorConfig},
+    live::LiveError,
     venue_feed::listings::Listings,
 };
 use dataflow::{
     clock::CutClock,
     graph::{self, GraphConfig, StartError},
-    ingest::{Credit, Ended, FeedSender, IngestConfig, Pace, feed},
+    ingest::{Credit, IngestConfig, Pace, feed},
     lane::LaneConfig,
 };
 use market::{Directory, Event, guard::Limits, instrument::DirectoryFull};
+use origin::{SourceEnd, SourceStart, live_venues, start_source};
 use std::{
     fs::{File, TryLockError},
     io,
@@ -191,14 +191,17 @@ pub async fn run(
     });
     let listings = Arc::new(listings.with_epochs(kept.epochs, epoch));
 
+    let books = kept.instruments.iter().filter(|kept| kept.restored.ticks.is_some()).count();
     let restored = restore::events(kept.instruments, &directory, epoch, unix_ns())?;
-    let mut pipeline = Pipeline::start(config, epoch, listings, &part, restored)?;
+    let begin = Begin { generation: epoch, listings, restored, books, checkpoints: Arc::clone(&checkpoints) };
+    let mut pipeline = Pipeline::start(config, begin, &part)?;
     let shared = Shared {
         tape: pipeline.tape.clone(),
         directory,
         admission: Admission::new(config.server.max_terminals, ring_bounds(config)),
         source: pipeline.control.clone(),
         store: part.view.clone(),
+        checkpoints,
         ready: Arc::new(AtomicBool::new(true)),
         lag_max: Duration::from_millis(config.pipeline.frontier_alarm_ms),
         simulated: config.source.kind != SourceKind::Live,
@@ -270,12 +273,6 @@ pub fn listings(config: &Config, directory: &Arc<Directory>) -> Listings {
     })
 }
 
-/// The venues to connect to; none unless they are the source.
-fn live_venues(config: &Config) -> Vec<LiveVenue> {
-    let wanted = config.source.kind == SourceKind::Live;
-    config.live.iter().filter(|_| wanted).map(crate::config::Live::connection).collect()
-}
-
 fn open_sink(store: Option<Store>, config: &Config, epoch: u64, directory: &Arc<Directory>) -> StorePart {
     let Some(store) = store else { return StorePart { store: None, queue: None, view: None, sink: None } };
     // The epoch block is this start's own, so its tokens meet no other start's.
@@ -296,8 +293,16 @@ pub fn limits(config: &Config) -> Limits {
     }
 }
 
-/// Tells how the source ended.
-type SourceEnd = oneshot::Receiver<Result<(), RunError>>;
+/// What a pipeline begins with.
+struct Begin {
+    generation: u64,
+    listings: Arc<Listings>,
+    /// The books that were kept, as events.
+    restored: Vec<Event>,
+    /// How many books these are.
+    books: usize,
+    checkpoints: Arc<CheckpointView>,
+}
 
 /// Workers, tape and source of a live run.
 struct Pipeline {
@@ -309,13 +314,8 @@ struct Pipeline {
 }
 
 impl Pipeline {
-    fn start(
-        config: &Config,
-        generation: u64,
-        listings: Arc<Listings>,
-        part: &StorePart,
-        restored: Vec<Event>,
-    ) -> Result<Self, RunError> {
+    fn start(config: &Config, begin: Begin, part: &StorePart) -> Result<Self, RunError> {
+        let Begin { generation, listings, restored, books, checkpoints } = begin;
         let now_ns: Clock = Arc::new(unix_ns);
         let settings = &config.pipeline;
         let cut_ns = u64::try_from(settings.cut().as_nanos()).unwrap_or(u64::MAX).max(1);
@@ -338,6 +338,18 @@ impl Pipeline {
             cuts_per_frame: settings.cuts_per_frame,
             idle_frames: true,
         });
+        let taker = settings.checkpoint_every().map(|every| {
+            let (data_dir, directory) = (&*config.data_dir, Arc::clone(&directory));
+            CheckpointTaker::start(TakerConfig {
+                data_dir,
+                directory,
+                every,
+                block: generation,
+                restored: books,
+                view: checkpoints,
+            })
+        });
+        let taker = taker.transpose().map_err(RunError::Thread)?;
         let tape = Tape {
             hub,
             fanout,
@@ -347,6 +359,7 @@ impl Pipeline {
             directory: Arc::clone(&directory),
             store: part.queue.clone(),
             control: control.clone(),
+            checkpoints: taker,
             lag: LagBounds {
                 alarm: Duration::from_millis(settings.frontier_alarm_ms),
                 exit: Duration::from_millis(settings.frontier_exit_ms),
@@ -355,7 +368,8 @@ impl Pipeline {
         let handle = TapeHandle::new(inputs.clone());
         let (tape_thread, tape_end) = start_tape(tape, inputs, taken)?;
         let raw_log = part.queue.clone().filter(|_| config.store.raw_venue_messages).map(RawLog::new);
-        let (source_thread, source_end) = start_source(config, senders, listings, port, now_ns, restored, raw_log)?;
+        let source = SourceStart { senders, listings, port, now_ns, restored, raw_log };
+        let (source_thread, source_end) = start_source(config, source)?;
         let workers = spawn("workers", move || drop(workers))?;
         let threads = vec![source_thread, workers, tape_thread];
         Ok(Self { tape: handle, control, tape_end, source_end, threads })
@@ -458,88 +472,4 @@ fn start_tape(
         }
     })?;
     Ok((thread, told))
-}
-
-fn start_source(
-    config: &Config,
-    senders: Vec<FeedSender>,
-    listings: Arc<Listings>,
-    port: SourcePort,
-    now_ns: Clock,
-    restored: Vec<Event>,
-    raw_log: Option<RawLog>,
-) -> Result<(thread::JoinHandle<()>, SourceEnd), RunError> {
-    let directory = Arc::clone(listings.directory());
-    let letters = config.data_dir.join("dead-letters.jsonl");
-    let dead_letters = DeadLetters::append_to(&letters).map_err(RunError::DataDirectory)?;
-    let origin = Origin::open(config, &now_ns)?;
-    let (tell, told) = oneshot::channel();
-    let thread = spawn("source", move || {
-        // Every feed stays open as long as the source runs; the first one gets the events.
-        let Some(feed) = senders.first().cloned() else { return };
-        let decoder = Decoder::new(listings);
-        let mut outlet = Outlet { decoder, feed, dead_letters, raw_log, port, now_ns, events: Vec::new(), bytes: 0 };
-        let end = match outlet.restore(restored) {
-            Ok(()) => origin.serve(&directory, &mut outlet),
-            Err(Ended) => Err(RunError::Ended),
-        };
-        drop(senders);
-        if tell.send(end).is_err() {
-            tracing::debug!("the source ended after the run");
-        }
-    })?;
-    Ok((thread, told))
-}
-
-/// Where frames come from.
-enum Origin {
-    Simulator(SimulatorConfig),
-    Captures(MergedCaptures, CaptureOptions),
-    Live(Live),
-}
-
-impl Origin {
-    /// What cannot be read or connected to is told before anybody is told that we are up.
-    fn open(config: &Config, now_ns: &Clock) -> Result<Self, RunError> {
-        match (config.source.kind, config.capture.venue) {
-            (SourceKind::Sim, _) => Ok(Self::Simulator(simulator_config(config, now_ns()))),
-            (SourceKind::Capture, None) => Err(RunError::NoVenue),
-            (SourceKind::Capture, Some(venue)) => {
-                let files = config.capture.files.clone();
-                let captures = MergedCaptures::open(&files)?;
-                let (speed, repeat) = (config.capture.speed, config.capture.repeat);
-                Ok(Self::Captures(captures, CaptureOptions { files, venue, speed, repeat }))
-            }
-            (SourceKind::Live, _) => {
-                let venues = live_venues(config);
-                Ok(Self::Live(Live::start(&venues, LiveOptions::default(), Arc::clone(now_ns))?))
-            }
-        }
-    }
-
-    fn serve(self, directory: &Directory, outlet: &mut Outlet) -> Result<(), RunError> {
-        match self {
-            Self::Simulator(config) => {
-                source::simulate(Simulator::new(config), directory, outlet).map_err(|_| RunError::Ended)
-            }
-            Self::Captures(captures, options) => {
-                source::serve_captures(captures, &options, outlet).map_err(RunError::from)
-            }
-            Self::Live(live) => source::connect(&live, directory, outlet).map_err(|_| RunError::Ended),
-        }
-    }
-}
-
-fn simulator_config(config: &Config, start_ns: u64) -> SimulatorConfig {
-    let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-    SimulatorConfig {
-        seed: config.sim.seed,
-        pairs: count(config.sim.pairs),
-        venues: config.sim.venues.clone(),
-        updates_per_second: number(config.sim.updates_per_second),
-        book_levels: count(config.sim.book_levels),
-        start_ns,
-        ..SimulatorConfig::default()
-    }
 }

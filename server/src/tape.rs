@@ -7,6 +7,7 @@
 //! Never: a wait for a terminal or for the store.
 
 use crate::{
+    checkpoint::CheckpointTaker,
     fanout::{ConnectionId, Fanout, FanoutCounts, outbox::Outbox},
     hub::{Hub, HubInstrument, Step},
     source::SourceControl,
@@ -250,6 +251,8 @@ pub struct Tape {
     pub store: Option<mpsc::Sender<SinkInput>>,
     /// The source, for snapshots that are wanted.
     pub control: SourceControl,
+    /// Takes checkpoints, if there shall be any.
+    pub checkpoints: Option<CheckpointTaker>,
     /// How far the frontier may lag.
     pub lag: LagBounds,
 }
@@ -284,6 +287,7 @@ pub fn run(tape: Tape, inputs: &Receiver<TapeInput>) -> TapeEnd {
         inconsistent: 0,
     };
     let end = running.follow(inputs);
+    running.last_checkpoint(end);
     if running.hand_over() { end } else { TapeEnd::Unfinished }
 }
 
@@ -312,6 +316,14 @@ impl Running {
             if self.stalled() {
                 return TapeEnd::Stalled;
             }
+        }
+    }
+
+    /// Takes a checkpoint of the end; after a stall there may be no time for one.
+    fn last_checkpoint(&mut self, end: TapeEnd) {
+        let taker = self.tape.checkpoints.take().filter(|_| end != TapeEnd::Stalled);
+        if let Some(Err(error)) = taker.map(|taker| taker.finish(&self.tape.hub)) {
+            tracing::error!(%error, "there is no last checkpoint; the one before stays");
         }
     }
 
@@ -387,6 +399,9 @@ impl Running {
         }
         if let Some(port) = &mut self.port {
             self.tape.credit.release(port.drain());
+        }
+        if let Some(taker) = &mut self.tape.checkpoints {
+            taker.step(&self.tape.hub);
         }
     }
 

@@ -4,11 +4,11 @@
 
 use crate::books::{Book, of_receiver};
 use anyhow::Result;
-use foldhash::fast::FixedState;
+use foldhash::{HashMap, fast::FixedState};
 use market::{Side, Version};
 use receiver::{Notice, Terminal};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     hash::{BuildHasher, Hasher},
     sync::{Arc, Mutex},
 };
@@ -17,6 +17,9 @@ use wire::{Channel, SubscriptionItem};
 
 /// Finest power of ten that prices and quantities are brought to.
 const FINEST: i8 = -18;
+
+/// What one receiver shows, by instrument.
+type Shown = Arc<Mutex<BTreeMap<Arc<str>, (Version, Book)>>>;
 
 /// What all receivers of one server saw together.
 #[derive(Default)]
@@ -31,7 +34,7 @@ struct Seen {
 /// Receivers of one server, or of its successors on the same port.
 pub(super) struct Receivers {
     seen: Arc<Mutex<Seen>>,
-    states: Vec<Arc<Mutex<BTreeMap<Arc<str>, (Version, Book)>>>>,
+    states: Vec<Shown>,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -59,7 +62,7 @@ impl Receivers {
                 items.push(item(Channel::Priority));
             }
             let terminal = Terminal::new(url, &items)?;
-            let state = Arc::new(Mutex::new(BTreeMap::new()));
+            let state = Shown::default();
             states.push(Arc::clone(&state));
             tasks.push(runtime.spawn(follow(terminal, Arc::clone(&seen), state, stopped.clone())));
         }
@@ -101,12 +104,7 @@ impl Receivers {
     }
 }
 
-async fn follow(
-    mut terminal: Terminal,
-    seen: Arc<Mutex<Seen>>,
-    state: Arc<Mutex<BTreeMap<Arc<str>, (Version, Book)>>>,
-    mut stopped: watch::Receiver<bool>,
-) {
+async fn follow(mut terminal: Terminal, seen: Arc<Mutex<Seen>>, state: Shown, mut stopped: watch::Receiver<bool>) {
     loop {
         let told = tokio::select! {
             told = terminal.next() => told,
