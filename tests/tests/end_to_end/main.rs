@@ -16,6 +16,7 @@ mod market;
 mod raw;
 mod replays;
 mod restarts;
+mod returns;
 mod simulated;
 mod slow;
 mod stop;
