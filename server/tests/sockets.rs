@@ -84,6 +84,7 @@ impl Server {
             directory: Arc::clone(&directory),
             store: None,
             control: control.clone(),
+            checkpoints: None,
             lag: LagBounds { alarm: Duration::MAX, exit: Duration::MAX },
         };
         let handle = TapeHandle::new(inputs.clone());
@@ -99,6 +100,7 @@ impl Server {
             admission: Admission::new(16, RingBounds { frames: 64, bytes: 8 << 20, age_ms: 2_560 }),
             source: control,
             store: None,
+            checkpoints: Arc::default(),
             ready: Arc::new(AtomicBool::new(true)),
             lag_max: Duration::MAX,
             simulated: true,
