@@ -198,6 +198,8 @@ impl Fanout {
 
     /// Carries out a terminal's request.
     pub fn request(&mut self, id: ConnectionId, request: ToServer, hub: &mut Hub) {
+        // What it names may be newer than what terminals were told of.
+        self.grow(hub);
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let (number, changed) = match request {
             ToServer::Subscribe(subscription) => (

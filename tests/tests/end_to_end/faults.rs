@@ -153,6 +153,8 @@ fn snapshots_that_stay_old_are_asked_for_ever_more_slowly_and_the_buffer_is_boun
     let market = Market::start(3, 600)?;
     let stale = json!({"fault": "stale_snapshots", "symbol": SYMBOL, "count": 5});
     market.fault(&stale)?;
+    let kept = market.update_id(SYMBOL)?;
+    process::until("updates since the old snapshot", || Ok((market.update_id(SYMBOL)? > kept + 10).then_some(())))?;
     // So small that it overflows several times before the venue comes to itself.
     let stage = Stage::with(market, &["binance_spot"], 1, "[pipeline]\nheld_bytes = 65536")?;
     stage.market.await_fired("stale_snapshots", 3)?;

@@ -49,6 +49,14 @@ impl Market {
         body.as_array().context("no books")?.iter().map(named).collect()
     }
 
+    /// The id of the last update of a Binance symbol.
+    pub(crate) fn update_id(&self, symbol: &str) -> Result<u64> {
+        let body = self.0.get("/sim/books")?.json()?;
+        let books = body.as_array().context("no books")?;
+        let book = books.iter().find(|book| book["venue"] == "binance_spot" && book["symbol"] == symbol);
+        book.and_then(|book| book["last_update_id"].as_u64()).context("no id")
+    }
+
     /// The state of the venues.
     pub(crate) fn state(&self) -> Result<Value> {
         self.0.get("/sim/state")?.json()
