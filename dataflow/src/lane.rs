@@ -111,7 +111,7 @@ impl Lane {
         match event.body {
             Body::LegHeard => self.legs.heard(event.leg, event.received_ns, &mut self.dirty),
             Body::LegUp => self.leg_up(event.leg, event.received_ns),
-            Body::LegDown => self.leg_down(event.leg),
+            Body::LegDown => self.leg_down(event.leg, event.received_ns),
             Body::End => {}
             Body::Listing(listing) => {
                 let at = index(event.symbol);
@@ -137,11 +137,12 @@ impl Lane {
         }
     }
 
-    fn leg_down(&mut self, leg: LegId) {
+    fn leg_down(&mut self, leg: LegId, now_ns: u64) {
         for symbol in self.legs.down(leg, &mut self.dirty) {
             let instrument = self.instruments.get_mut(index(symbol)).and_then(Option::as_mut);
-            if let Some(instrument) = instrument.filter(|instrument| self.legs.down_all(instrument.legs())) {
-                instrument.interrupt();
+            if let Some(instrument) = instrument {
+                let last = self.legs.down_all(instrument.legs());
+                instrument.leg_down(leg, last.then_some(now_ns));
             }
         }
     }
@@ -155,6 +156,12 @@ impl Lane {
         };
         if matches!(event.body, Body::Delta(_) | Body::Snapshot(_)) && instrument.joins(event.leg) {
             self.legs.join(event.leg, symbol);
+        }
+        if event.begins_synthesized() {
+            // Without ids the stream is one leg's: the others' signs of life say nothing about it.
+            for other in instrument.carried_alone_by(event.leg) {
+                self.legs.leave(other, symbol);
+            }
         }
         instrument.take(event, &mut self.counts);
         if let Some(board) = &self.board {

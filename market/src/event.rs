@@ -178,6 +178,13 @@ impl Event {
         Self { route: worker, symbol: SymbolId(u32::MAX), leg, received_ns, venue_ns: 0, body }
     }
 
+    /// Whether it is the whole book of a stream without ids of the venue, which one leg carries at a time.
+    #[must_use]
+    #[inline]
+    pub fn begins_synthesized(&self) -> bool {
+        matches!(&self.body, Body::Snapshot(Snapshot { sequence: Sequence::Arrival(_), .. }))
+    }
+
     /// Bytes that the event occupies while queued, for flow control.
     #[must_use]
     pub fn bytes(&self) -> u64 {

@@ -7,110 +7,19 @@
 //!
 //! Never: a clock; `now_ns` is passed in and only measures how long something waits, never an order.
 
+mod terms;
+
+pub use terms::{BreakReason, Counts, Limits, Offer, Refusal};
+
 use crate::{FeedState, LegId, Sequence, Version};
-use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-
-/// Bounds of a guard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// How long later updates wait for a missing one, in nanoseconds.
-    pub hole_ns: u64,
-    /// How long a snapshot waits for its first bridging update before it is shown without one, in nanoseconds.
-    pub bridge_ns: u64,
-    /// Bytes of updates held back at most.
-    pub held_bytes_max: u64,
-    /// First pause between two requests for a snapshot, in nanoseconds; doubles with each.
-    pub refetch_ns_min: u64,
-    /// Longest such pause, in nanoseconds.
-    pub refetch_ns_max: u64,
-    /// How long nothing but ids below the shown version may come before what is shown counts as gapped, in nanoseconds.
-    pub below_ns: u64,
-    /// How long nothing but ids below the shown version may come before the venue counts as restarted, in nanoseconds.
-    pub restart_ns: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            hole_ns: 250_000_000,
-            bridge_ns: 250_000_000,
-            held_bytes_max: 4 << 20,
-            refetch_ns_min: 250_000_000,
-            refetch_ns_max: 30_000_000_000,
-            below_ns: 2_000_000_000,
-            restart_ns: 10_000_000_000,
-        }
-    }
-}
 
 /// Applied ids remembered to tell a repeat from a regression; older repeats count as regressions, neither is applied.
 pub const RECENT_MAX: usize = 256;
 
-/// Why a connector declares an instrument's book wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum BreakReason {
-    /// The venue's checksum does not match.
-    Checksum,
-    /// A message of the instrument could not be decoded.
-    Undecodable,
-    /// The venue ended the subscription.
-    Unsubscribed,
-    /// The connector's queue overflowed.
-    Overflow,
-}
-
-/// What became of an offered update.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offer {
-    /// Apply it now; it brings the stream to this version.
-    Apply(Version),
-    /// Hand it to [`Guard::hold`].
-    Hold,
-    /// Already applied.
-    Duplicate,
-    /// Older than what is shown: what last-write-wins would have shown.
-    Regression,
-    /// Covered by the snapshot that the stream starts from; neither a gap nor an error.
-    Covered,
-    /// No snapshot to build on, and none can be bridged without venue ids.
-    Unanchored,
-    /// Of a leg that has not joined the present epoch, while another leg has.
-    Unbound,
-}
-
-/// Why a snapshot was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// The updates held back do not join it: `snapshot + 1` is missing.
-    Unbridged,
-    /// It does not reach what is shown already.
-    Older,
-    /// It was taken already.
-    Duplicate,
-    /// Its kind of sequence is not the stream's.
-    OtherSequence,
-}
-
-/// How often each thing happened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Holes that were not filled in time, and breaks told by the connector.
-    pub gaps: u64,
-    /// Books replaced after a gap.
-    pub resyncs: u64,
-    /// Restarts of the venue's ids.
-    pub resets: u64,
-    /// Times that the held updates passed their byte bound and were thrown away.
-    pub overflows: u64,
-    /// Snapshots refused.
-    pub refused: u64,
-    /// Snapshots asked for.
-    pub requests: u64,
-}
-
 #[derive(Clone, Debug)]
 struct Held<D> {
+    leg: LegId,
     first: u64,
     last: u64,
     bytes: u64,
@@ -162,7 +71,13 @@ pub struct Guard<S, D> {
     restored: bool,
     /// Every leg was down: what is shown may lack what came meanwhile, until an update joins it or a snapshot comes.
     interrupted: bool,
-    /// The last start or reopening of a leg, until an id above the shown version comes.
+    /// No leg is left.
+    down: bool,
+    /// When the book was replaced last.
+    replaced_ns: Option<u64>,
+    /// When a pending new epoch became pending.
+    bump_since_ns: u64,
+    /// The start, or the first reopening of a leg since an id above the shown version came.
     opened_ns: Option<u64>,
     held: VecDeque<Held<D>>,
     held_bytes: u64,
@@ -190,6 +105,9 @@ impl<S, D> Guard<S, D> {
             fresh: false,
             restored: false,
             interrupted: false,
+            down: false,
+            replaced_ns: None,
+            bump_since_ns: 0,
             opened_ns: None,
             held: VecDeque::new(),
             held_bytes: 0,
@@ -222,8 +140,10 @@ impl<S, D> Guard<S, D> {
         self.legs.retain(|known| known.id != leg);
         self.legs.push(Leg { id: leg, last: None, bound: true });
         if self.shown.is_some() {
-            self.opened_ns = Some(now_ns);
-            self.below_since_ns = None;
+            self.opened_ns.get_or_insert(now_ns);
+        }
+        if std::mem::take(&mut self.down) {
+            self.interrupted = self.shown.is_some();
         }
         if self.interrupted || self.refetch_at_ns.is_some() {
             self.attempts = 0;
@@ -231,9 +151,11 @@ impl<S, D> Guard<S, D> {
         }
     }
 
-    /// No leg is left: what is shown is no longer known to be all there is.
-    pub fn interrupt(&mut self) {
+    /// No leg is left: what is shown is no longer known to be all there is, until a leg is back and something joins.
+    pub fn interrupt(&mut self, now_ns: u64) {
+        self.down = true;
         self.interrupted = self.shown.is_some();
+        self.refetch_at_ns.get_or_insert(now_ns.saturating_add(self.limits.refetch_ns_min));
     }
 
     /// Version of the shown book.
@@ -316,14 +238,53 @@ impl<S, D> Guard<S, D> {
     /// new epoch is awaited because of another leg.
     #[inline]
     fn binds(&mut self, at: usize, first: u64) -> bool {
-        let Some(leg) = self.legs.get_mut(at).filter(|leg| !leg.bound) else { return true };
+        let Some(leg) = self.legs.get_mut(at).filter(|leg| !leg.bound) else {
+            if !self.held.is_empty() && self.legs.iter().any(|leg| !leg.bound) {
+                self.give_up_unbound();
+            }
+            return true;
+        };
         let next = self.shown.filter(|_| !self.bump).map_or(u64::MAX, |shown| shown.seq.saturating_add(1));
         if !self.bump && first <= next {
-            leg.bound = true;
+            let joined = leg.id;
+            self.bind(joined);
             return true;
         }
         // If no leg has joined, it cannot be told whose ids are the old ones; the hole will bring a snapshot.
         !self.legs.iter().any(|leg| leg.bound)
+    }
+
+    /// A leg has joined the present epoch.
+    fn bind(&mut self, leg: LegId) {
+        let known = self.legs.iter_mut().find(|known| known.id == leg).filter(|known| !known.bound);
+        if let Some(known) = known {
+            known.bound = true;
+            self.give_up_unbound();
+        }
+    }
+
+    /// Until a leg has joined an epoch, updates of any leg are held; once one has, those of the others may be the former
+    /// epoch's.
+    fn give_up_unbound(&mut self) {
+        let legs = &self.legs;
+        let unbound = |leg: LegId| legs.iter().any(|known| known.id == leg && !known.bound);
+        self.held.retain(|held| !unbound(held.leg));
+        self.held_bytes = self.held.iter().map(|held| held.bytes).sum();
+    }
+
+    /// A leg's connection ended: it vouches for nothing any longer.
+    pub fn leg_down(&mut self, leg: LegId) {
+        let bound = |known: &Leg| known.id != leg || known.bound;
+        if !self.legs.iter().all(bound) {
+            self.held.retain(|held| held.leg != leg);
+            self.held_bytes = self.held.iter().map(|held| held.bytes).sum();
+        }
+        self.legs.retain(|known| known.id != leg);
+    }
+
+    /// A leg that carried nothing of the stream yet does now: what it tells counts although all others are gone.
+    pub fn joined(&mut self) {
+        self.down = false;
     }
 
     fn offer_arrival(&mut self, seq: u64) -> Offer {
@@ -387,6 +348,11 @@ impl<S, D> Guard<S, D> {
         // Ids that go back on one connection have restarted. So have ids that a new connection brings if nothing else
         // comes for long; a leg that merely lags is overtaken by the other before, and what a snapshot covers soon ends.
         let since_ns = *self.below_since_ns.get_or_insert(now_ns);
+        if self.interrupted && matches!(self.phase, Phase::Live) && !self.down {
+            // After a time without legs, ids below what is shown may be a new count that would pass it: a join proves
+            // nothing then.
+            self.lose(now_ns);
+        }
         if now_ns >= since_ns.saturating_add(self.limits.below_ns) {
             // Nothing proves any longer that what is shown follows the venue.
             self.interrupted = true;
@@ -408,6 +374,7 @@ impl<S, D> Guard<S, D> {
         self.counts.resets += 1;
         self.lose(now_ns);
         self.bump = true;
+        self.bump_since_ns = now_ns;
         self.drop_held();
     }
 
@@ -420,7 +387,11 @@ impl<S, D> Guard<S, D> {
         self.shown = Some(version);
         self.fresh = false;
         self.restored = false;
-        self.interrupted = false;
+        if self.interrupted && !self.down {
+            // The join proves the book; nothing needs to be fetched for it.
+            self.interrupted = false;
+            self.refetch_at_ns = None;
+        }
         self.below_since_ns = None;
         if self.recent.len() == RECENT_MAX {
             self.recent.pop_front();
@@ -431,7 +402,7 @@ impl<S, D> Guard<S, D> {
 
     /// Keeps an update that [`Guard::offer`] said to hold. Over the byte bound everything held is thrown away and
     /// the stream waits for a snapshot: a truncated prefix is never applied.
-    pub fn hold(&mut self, now_ns: u64, sequence: Sequence, payload: D, bytes: u64) {
+    pub fn hold(&mut self, now_ns: u64, leg: LegId, sequence: Sequence, payload: D, bytes: u64) {
         let Sequence::Venue { first, last } = sequence else { return };
         if self.held_bytes.saturating_add(bytes) > self.limits.held_bytes_max {
             self.counts.overflows += 1;
@@ -447,7 +418,7 @@ impl<S, D> Guard<S, D> {
         if self.held.get(at).is_some_and(|held| held.last == last) {
             return;
         }
-        self.held.insert(at, Held { first, last, bytes, payload });
+        self.held.insert(at, Held { leg, first, last, bytes, payload });
         self.held_bytes = self.held_bytes.saturating_add(bytes);
         if self.shown.is_none() && matches!(self.phase, Phase::Waiting) {
             self.refetch_at_ns.get_or_insert(now_ns.saturating_add(self.limits.refetch_ns_min));
@@ -471,6 +442,7 @@ impl<S, D> Guard<S, D> {
             if held.last > shown.seq {
                 let version = Version::new(self.epoch, held.last);
                 self.apply(version);
+                self.bind(held.leg);
                 return Some((version, held.payload));
             }
         }
@@ -494,15 +466,15 @@ impl<S, D> Guard<S, D> {
                 // A synthesized sequence has no meaning beyond its own start, so each start is an epoch.
                 self.bump = self.shown.is_some();
                 self.drop_held();
-                Ok(Some(self.replace(seq, payload)))
+                Ok(Some(self.replace(now_ns, seq, payload)))
             }
             Sequence::Venue { last, .. } => self.offer_anchored(now_ns, last, payload),
         }
     }
 
     fn offer_anchored(&mut self, now_ns: u64, id: u64, payload: S) -> Result<Option<(Version, S)>, Refusal> {
-        let shown = self.shown.filter(|_| !self.bump).map(|shown| shown.seq);
-        if matches!(self.phase, Phase::Live) && shown.is_some_and(|shown| id < shown) {
+        let before = self.shown.filter(|_| !self.bump).map(|shown| shown.seq);
+        if matches!(self.phase, Phase::Live) && before.is_some_and(|shown| id < shown) {
             // If one was asked for, the pause that was planned with the request goes on.
             if self.interrupted {
                 self.below(now_ns);
@@ -511,12 +483,16 @@ impl<S, D> Guard<S, D> {
         }
         let reaches = self.shown.is_some_and(|shown| id >= shown.seq);
         if self.bump && reaches {
-            if !self.held.is_empty() {
+            let long = now_ns >= self.bump_since_ns.saturating_add(self.limits.restart_ns);
+            if !self.held.is_empty() && !long {
                 // From before the restart of the ids, which the updates that are held have seen.
                 return Err(self.refuse(Refusal::Older));
             }
+            // The venue goes on where it was: what looked like a restart was a stray.
             self.bump = false;
+            self.drop_held();
         }
+        let shown = self.shown.filter(|_| !self.bump).map(|shown| shown.seq);
         while self.held.front().is_some_and(|front| front.last <= id) {
             let gone = self.held.pop_front().map_or(0, |held| held.bytes);
             self.held_bytes = self.held_bytes.saturating_sub(gone);
@@ -524,7 +500,7 @@ impl<S, D> Guard<S, D> {
         if self.held.front().is_some_and(|front| front.first > id.saturating_add(1)) {
             if matches!(self.phase, Phase::Live) {
                 // A snapshot inside the hole brings the book forward; what is held goes on waiting.
-                return Ok(Some(self.replace(id, payload)));
+                return Ok(Some(self.replace(now_ns, id, payload)));
             }
             self.phase = Phase::Waiting;
             self.plan_refetch(now_ns);
@@ -539,13 +515,14 @@ impl<S, D> Guard<S, D> {
             self.phase = Phase::Aside(Aside { id, since_ns: now_ns, payload });
             return Ok(None);
         }
-        Ok(Some(self.replace(id, payload)))
+        Ok(Some(self.replace(now_ns, id, payload)))
     }
 
     /// A snapshot is below what is shown. If nothing else came for long after a start or a reopening, a quiet venue has
     /// restarted; otherwise its snapshots merely lag.
     fn below(&mut self, now_ns: u64) {
-        let long = self.opened_ns.is_some_and(|opened| now_ns >= opened.saturating_add(self.limits.restart_ns));
+        let since = self.opened_ns.into_iter().chain(self.below_since_ns).min();
+        let long = since.is_some_and(|since| now_ns >= since.saturating_add(self.limits.restart_ns));
         if long && !self.bump {
             self.restart(now_ns);
         }
@@ -561,7 +538,7 @@ impl<S, D> Guard<S, D> {
             .unwrap_or_else(|reached| reached)
     }
 
-    fn replace(&mut self, seq: u64, payload: S) -> (Version, S) {
+    fn replace(&mut self, now_ns: u64, seq: u64, payload: S) -> (Version, S) {
         if self.bump {
             self.open_epoch();
             self.bump = false;
@@ -574,13 +551,14 @@ impl<S, D> Guard<S, D> {
         self.phase = Phase::Live;
         self.fresh = true;
         self.restored = false;
-        self.interrupted = false;
+        self.interrupted = self.down;
         self.recent.clear();
         self.below_since_ns = None;
         self.opened_ns = None;
-        self.attempts = 0;
+        self.replaced_ns = Some(now_ns);
         self.refetch_at_ns = None;
-        self.hole_since_ns = None;
+        // What does not join it is behind a hole, whose time runs from now.
+        self.hole_since_ns = (!self.held.is_empty()).then_some(now_ns);
         (version, payload)
     }
 
@@ -605,7 +583,7 @@ impl<S, D> Guard<S, D> {
             return None;
         }
         match std::mem::replace(&mut self.phase, Phase::Waiting) {
-            Phase::Aside(aside) => Some(self.replace(aside.id, aside.payload)),
+            Phase::Aside(aside) => Some(self.replace(now_ns, aside.id, aside.payload)),
             other => {
                 self.phase = other;
                 None
@@ -669,8 +647,22 @@ impl<S, D> Guard<S, D> {
         self.counts.gaps += 1;
         self.phase = Phase::Waiting;
         self.hole_since_ns = None;
-        self.attempts = 0;
-        self.refetch_at_ns = Some(now_ns);
+        if self.replaced_ns.is_none_or(|replaced| now_ns >= replaced.saturating_add(self.limits.calm_ns)) {
+            self.attempts = 0;
+        }
+        if self.attempts == 0 {
+            self.refetch_at_ns = Some(now_ns);
+        } else {
+            // Lost again soon after it was rebuilt: the pauses go on growing.
+            self.plan_refetch(now_ns);
+        }
+    }
+
+    /// What is shown is taken back to a version that was published: a rebuilt book did not get there.
+    pub fn keep(&mut self, now_ns: u64, version: Version) {
+        self.shown = Some(version);
+        self.epoch = version.epoch;
+        self.broken(now_ns);
     }
 
     fn drop_held(&mut self) {

@@ -101,7 +101,15 @@ impl Instrument {
             return false;
         }
         self.legs.push(leg);
+        self.guard.joined();
         true
+    }
+
+    /// Only this leg carries the instrument from now on; gives the others.
+    pub(super) fn carried_alone_by(&mut self, leg: LegId) -> Vec<LegId> {
+        let mut others = std::mem::replace(&mut self.legs, vec![leg]);
+        others.retain(|other| *other != leg);
+        others
     }
 
     /// A leg was opened; whether it concerns the instrument, which then must be looked at.
@@ -113,9 +121,12 @@ impl Instrument {
         concerned
     }
 
-    /// No leg is left.
-    pub(super) fn interrupt(&mut self) {
-        self.guard.interrupt();
+    /// A leg's connection ended; with the time if it was the last one.
+    pub(super) fn leg_down(&mut self, leg: LegId, last_ns: Option<u64>) {
+        self.guard.leg_down(leg);
+        if let Some(now_ns) = last_ns {
+            self.guard.interrupt(now_ns);
+        }
     }
 
     #[inline]
@@ -199,7 +210,7 @@ impl Instrument {
                 counts.held += 1;
                 let bytes = delta.body.changes.len().saturating_mul(size_of::<TickChange>());
                 let bytes = u64::try_from(bytes.saturating_add(size_of::<Timed<Delta>>())).unwrap_or(u64::MAX);
-                self.guard.hold(now_ns, sequence, delta, bytes);
+                self.guard.hold(now_ns, leg, sequence, delta, bytes);
                 self.settle(now_ns, counts);
             }
             Offer::Duplicate => counts.duplicates += 1,
@@ -246,11 +257,12 @@ impl Instrument {
     #[inline]
     fn apply(&mut self, version: Version, delta: Timed<Delta>, counts: &mut LaneCounts) {
         let Timed { times, body: Delta { scale, mut changes, window, .. } } = delta;
-        if scale != self.book.scale() && self.rescale(scale, &mut changes).is_none() {
+        let rescaled = if scale == self.book.scale() { Some(None) } else { self.rescale(scale, &mut changes) };
+        let Some(old) = rescaled else {
             counts.unrepresentable += 1;
             self.guard.broken(times.received_ns);
             return;
-        }
+        };
         if self.kept.is_empty() {
             for change in &changes {
                 self.book.apply(*change);
@@ -268,30 +280,34 @@ impl Instrument {
         counts.venue_ahead += u64::from(times.venue_ns > times.received_ns);
         self.content = Some(version);
         self.last = times;
-        self.admit(version, times, changes, false);
+        match old {
+            None => self.admit(version, times, changes, false),
+            // One entry tells both the moved ticks and the changes: two would be two books at one version.
+            Some(old) => self.admit(version, times, self.moved(&old), true),
+        }
     }
 
-    /// Brings book and changes to one scale; none if a number does not fit it.
-    fn rescale(&mut self, scale: Scale, changes: &mut [TickChange]) -> Option<()> {
+    /// Brings book and changes to one scale; none if a number does not fit it. If the book's steps changed, gives what
+    /// it was: the store keys ticks by their index, which has moved.
+    fn rescale(&mut self, scale: Scale, changes: &mut [TickChange]) -> Option<Option<Book>> {
         let finest = self.book.scale().finest(scale);
         convert(scale, finest, changes)?;
-        if finest != self.book.scale() {
-            let old = self.book.clone();
-            self.book.rescale(finest).ok()?;
-            self.replaced = true;
-            self.ahead.replaced();
-            // The store keys ticks by their index, which has moved: the old ones die with the same version.
-            self.retire(&old);
+        if finest == self.book.scale() {
+            return Some(None);
         }
-        Some(())
+        let old = self.book.clone();
+        self.book.rescale(finest).ok()?;
+        self.replaced = true;
+        self.ahead.replaced();
+        Some(Some(old))
     }
 
-    fn retire(&mut self, old: &Book) {
-        let Some(version) = self.guard.version().filter(|_| self.keep_admitted) else { return };
+    /// The whole book, and the keys that its ticks had in other steps, which are dead.
+    fn moved(&self, old: &Book) -> Vec<TickChange> {
         let mut changes: Vec<TickChange> = self.book.ticks().collect();
         let moved = old.ticks().filter(|tick| self.book.reserves(tick.side, tick.key).is_zero());
         changes.extend(moved.map(|tick| TickChange { reserves: U256::ZERO, ..tick }));
-        self.admit(version, self.last, changes, true);
+        changes
     }
 
     fn replace(
@@ -326,8 +342,16 @@ impl Instrument {
         self.last = times;
         self.admit(version, times, changes, true);
         self.drain(counts);
-        if let Some((shown, old)) = old.filter(|(shown, _)| self.guard.version() == Some(*shown)) {
-            self.compare(shown, &old, admitted);
+        match (old, self.guard.version()) {
+            (Some((shown, old)), Some(reached)) if reached == shown => self.compare(shown, &old, admitted),
+            (Some((shown, old)), _) if self.content < Some(shown) => {
+                // On the way a number did not fit: the rebuilt book never got as far as what is shown.
+                self.book = old;
+                self.content = Some(shown);
+                self.admitted.truncate(admitted);
+                self.guard.keep(times.received_ns, shown);
+            }
+            _ => {}
         }
     }
 
@@ -343,10 +367,7 @@ impl Instrument {
         if let Some(version) = self.guard.diverged() {
             self.content = Some(version);
             self.admitted.truncate(admitted);
-            let mut changes: Vec<TickChange> = self.book.ticks().collect();
-            let gone = old.ticks().filter(|tick| self.book.reserves(tick.side, tick.key).is_zero());
-            changes.extend(gone.map(|tick| TickChange { reserves: U256::ZERO, ..tick }));
-            self.admit(version, self.last, changes, true);
+            self.admit(version, self.last, self.moved(old), true);
         }
     }
 
@@ -376,7 +397,10 @@ impl Instrument {
             self.admitted_trades.push(AdmittedTrade { symbol, received_ns, scale, trade: trade.clone() });
         }
         if verdict == TradeVerdict::Shown {
-            self.last.received_ns = self.last.received_ns.max(times.received_ns);
+            if self.state() == FeedState::Live {
+                // A trade is no news of a book that does not follow.
+                self.last.received_ns = self.last.received_ns.max(times.received_ns);
+            }
             self.new_trades.push((scale, trade));
         }
     }

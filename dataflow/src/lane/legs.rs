@@ -67,6 +67,13 @@ impl Legs {
         }
     }
 
+    /// The instrument is no longer carried by a leg.
+    pub(super) fn leave(&mut self, leg: LegId, symbol: SymbolId) {
+        if let Some(leg) = self.leg(leg) {
+            leg.instruments.retain(|held| *held != symbol);
+        }
+    }
+
     fn live(&self) -> impl Iterator<Item = &Leg> {
         self.legs.iter().filter(|leg| !leg.silent && leg.heard_ns > 0)
     }

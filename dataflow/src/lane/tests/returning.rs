@@ -124,12 +124,15 @@ fn disconnected_is_stale_from_the_first_moment_and_live_again_only_once_proven()
     tape.leg(100, 0, Body::LegDown);
     tape.until(140);
     assert_eq!(tape.states(0), [FeedState::Stale]);
+    tape.until(10_000);
+    let asked = tape.requests;
+    assert!(asked < 10, "{asked} requests without a connection");
     tape.leg(10_000, 0, Body::LegUp);
     tape.heard(10_010);
     tape.until(10_100);
     assert_eq!(tape.states(0), [FeedState::Stale, FeedState::Gapped], "something may have been missed");
     tape.until(10_400);
-    assert_eq!(tape.requests, 1);
+    assert_eq!(tape.requests, asked + 1);
     tape.snapshot(10_410, 0, 101, &[bid(100, 1), bid(99, 2), ask(102, 3)]);
     tape.until(10_480);
     assert_eq!(tape.states(0), [FeedState::Stale, FeedState::Gapped, FeedState::Live]);
@@ -152,6 +155,71 @@ fn one_of_two_legs_down_is_no_mark() {
     tape.until(800);
     assert!(tape.states(0).is_empty(), "{:?}", tape.states(0));
     assert_eq!(tape.requests, 0);
+}
+
+#[test]
+fn after_a_takeover_only_the_active_leg_vouches_for_a_stream_without_ids() {
+    let mut tape = Tape::new();
+    tape.list(1);
+    let window = Window::Best(10);
+    let whole = |seq| {
+        Body::Snapshot(Snapshot { sequence: Sequence::Arrival(seq), scale: SCALE, ticks: vec![bid(100, seq)], window })
+    };
+    let on = |tape: &mut Tape, ms: u64, leg: u16, body| {
+        tape.until(ms);
+        tape.worked = true;
+        tape.lane.take(Event::of(SymbolId(1), LegId(leg), ms * MS + 1, 0, body));
+    };
+    on(&mut tape, 1, 0, whole(1));
+    tape.leg(2, 0, Body::LegHeard);
+    tape.leg(3, 1, Body::LegHeard);
+    tape.leg(50, 0, Body::LegDown);
+    on(&mut tape, 51, 1, whole(2));
+    tape.leg(100, 0, Body::LegUp);
+    // The former leg is back and ticks; the active one falls silent.
+    for ms in (200..3_000).step_by(200) {
+        tape.leg(ms, 0, Body::LegHeard);
+    }
+    tape.until(3_000);
+    assert_eq!(tape.states(1).last(), Some(&FeedState::Stale), "{:?}", tape.states(1));
+}
+
+#[test]
+fn finer_steps_are_one_entry_of_the_history() {
+    let mut tape = live();
+    let scale = Scale { price: -3, quantity: -3 };
+    let sequence = Sequence::Venue { first: 102, last: 102 };
+    let changes = vec![bid(1_005, 6), TickChange::at(Side::Bid, 990, U256::ZERO)];
+    tape.take(41, 0, Body::Delta(Delta { sequence, scale, changes, window: Window::Whole }));
+    tape.until(80);
+    let admitted = &tape.last().admitted;
+    assert_eq!(admitted.len(), 1, "never two books at one version");
+    let entry = &admitted[0];
+    assert!(entry.whole && entry.scale == scale && entry.version == Version::new(0, 102));
+    let live: Vec<_> = entry.changes.iter().filter(|change| !change.reserves.is_zero()).copied().collect();
+    let mut dead: Vec<_> =
+        entry.changes.iter().filter(|change| change.reserves.is_zero()).map(|change| change.key.tick_index).collect();
+    dead.sort_unstable();
+    assert_eq!(live, [bid(1_000, 1), bid(1_005, 6), ask(1_020, 3)]);
+    assert_eq!(dead, [99, 100, 102], "the keys in the former steps");
+}
+
+#[test]
+fn a_rebuilt_book_that_does_not_get_there_leaves_the_shown_one() {
+    let mut tape = live();
+    tape.delta(41, 0, (102, 102), &[bid(100, 5)]);
+    tape.until(80);
+    tape.take(81, 0, Body::Broken(BreakReason::Overflow));
+    // The rebuilt book begins at 99; what bridges it has a number that fits no common steps.
+    let sequence = Sequence::Venue { first: 103, last: 103 };
+    let scale = Scale { price: -38, quantity: -3 };
+    let never = Delta { sequence, scale, changes: vec![bid(1, 6)], window: Window::Whole };
+    tape.take(90, 0, Body::Delta(never));
+    tape.snapshot(100, 0, 102, &[bid(98, 5)]);
+    tape.until(480);
+    let versions: Vec<_> = tape.published.iter().filter_map(|(_, cut)| cut.version).collect();
+    assert!(versions.is_sorted(), "{versions:?}");
+    assert_ne!(tape.lane.state(SymbolId(0)), Some(FeedState::Live));
 }
 
 /// A live lane with a board, and everything that was told ahead.
