@@ -32,10 +32,11 @@ use std::sync::Arc;
 
 /// More pairs than any venue lists; bounds the memory of a configuration mistake (some 10 KB per pair and venue).
 const PAIRS_MAX: u32 = 20_000;
-/// Fewer levels would leave a checksum over ten levels short.
-const LEVELS_MIN: u32 = 20;
-/// What a Binance REST snapshot holds per side, so that it is always the whole book.
-const LEVELS_MAX: u32 = 600;
+/// Least levels of a side; fewer would leave a checksum over ten levels short.
+pub const LEVELS_MIN: u32 = 20;
+/// Most levels of a side; one and a half of it is below what a Binance REST snapshot holds, which is so always the whole
+/// book.
+pub const LEVELS_MAX: u32 = 600;
 /// The depths that Kraken offers lie between these.
 const KRAKEN_DEPTH_MIN: u32 = 10;
 /// See [`KRAKEN_DEPTH_MIN`].

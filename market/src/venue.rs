@@ -26,6 +26,16 @@ impl Venue {
     /// Every venue, in the order of their codes.
     pub const ALL: [Self; 2] = [Self::BinanceSpot, Self::KrakenSpot];
 
+    /// Whether the venue numbers the updates of a book itself, strictly rising; streams of other venues are numbered in
+    /// the order of their arrival.
+    #[must_use]
+    pub const fn numbers_updates(self) -> bool {
+        match self {
+            Self::BinanceSpot => true,
+            Self::KrakenSpot => false,
+        }
+    }
+
     /// The name used in instrument ids, metrics, the wire and the store.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -28,6 +28,9 @@ use std::{
 /// Epochs of one block: a stream that restarts every second uses that many in twelve days.
 pub const BLOCK: u64 = 1 << 20;
 
+/// Where the first block of all begins.
+pub const FIRST_BLOCK: u64 = 1;
+
 /// Blocks that are tried in one reservation. Each one lost means that another host got it in the same moment, so more
 /// than there are hosts are not needed.
 const ATTEMPTS_MAX: usize = 256;

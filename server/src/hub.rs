@@ -42,6 +42,8 @@ pub struct Step {
     pub admitted_trades: Vec<AdmittedTrade>,
     /// Instruments whose book must be fetched anew.
     pub requests: Vec<SymbolId>,
+    /// Instruments that came to another epoch.
+    pub epochs: Vec<(SymbolId, u64)>,
     /// What happened in the lanes.
     pub counts: LaneCounts,
     /// Bytes of input to be given back to the credit.
@@ -168,7 +170,7 @@ impl Hub {
         for mut cut in instruments {
             step.admitted.append(&mut cut.admitted);
             step.admitted_trades.append(&mut cut.admitted_trades);
-            self.apply_instrument(cut);
+            step.epochs.extend(self.apply_instrument(cut));
         }
         for (pair, best) in gathered.best {
             let at = usize::try_from(pair.0).unwrap_or(usize::MAX);
@@ -182,14 +184,18 @@ impl Hub {
         }
     }
 
-    fn apply_instrument(&mut self, cut: InstrumentCut) {
+    /// Gives the epoch that the instrument came to, if that is another one.
+    fn apply_instrument(&mut self, cut: InstrumentCut) -> Option<(SymbolId, u64)> {
         let at = usize::try_from(cut.symbol.0).unwrap_or(usize::MAX);
         if self.instruments.len() <= at {
             self.instruments.resize_with(at.saturating_add(1), || None);
         }
-        let Some(place) = self.instruments.get_mut(at) else { return };
-        let instrument = place.get_or_insert_with(|| HubInstrument::new(cut.symbol));
+        let instrument = self.instruments.get_mut(at)?.get_or_insert_with(|| HubInstrument::new(cut.symbol));
+        let before = instrument.version().map(|version| version.epoch);
+        let now = cut.version.map(|version| version.epoch).filter(|now| before != Some(*now));
+        let moved = now.map(|now| (cut.symbol, now));
         instrument.apply(cut, &mut self.phases);
+        moved
     }
 
     /// Begins to net changes for a phase; its next close tells what changed from now on.

@@ -24,6 +24,28 @@ pub struct Kept {
     pub epoch_least: u64,
 }
 
+impl Kept {
+    /// Without the books of streams that were shown in a greater epoch than their book's: where such a stream stood is
+    /// not known, so it opens a new epoch with its first snapshot.
+    #[must_use]
+    pub fn without_outdated(mut self, bumped: &HashMap<Box<str>, u64>) -> Self {
+        for (name, epoch) in bumped {
+            if self.epochs.get(name).is_some_and(|reached| reached < epoch) {
+                tracing::info!(
+                    instrument = &**name,
+                    epoch,
+                    "its last epoch was shown and not kept: it opens a new one"
+                );
+                self.epochs.remove(name);
+            }
+        }
+        let epochs = &self.epochs;
+        let name = |instrument: &RestoredInstrument| format!("{}/{}", instrument.venue, instrument.symbol);
+        self.instruments.retain(|instrument| epochs.contains_key(name(instrument).as_str()));
+        self
+    }
+}
+
 /// Reads what the store and the checkpoint of a data directory kept.
 ///
 /// # Errors

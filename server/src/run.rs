@@ -7,9 +7,10 @@
 mod origin;
 
 use crate::{
+    bumps::Bumps,
     checkpoint::{CheckpointTaker, CheckpointView, TakerConfig},
     config::{Config, SourceKind},
-    epochs::{EpochError, EpochJournal},
+    epochs::{EpochError, EpochJournal, FIRST_BLOCK},
     exit::Exit,
     fanout::{Fanout, FanoutConfig, outbox::RingBounds},
     http::{self, Shared},
@@ -96,6 +97,9 @@ pub enum RunError {
     /// The source is a capture of which nobody said whose it is.
     #[error("a capture needs its venue: --venue, or capture.venue")]
     NoVenue,
+    /// A new epoch could not be noted before it was shown.
+    #[error("a new epoch cannot be noted in the data directory")]
+    Unnoted,
     /// Connections to venues.
     #[error(transparent)]
     Live(#[from] LiveError),
@@ -127,7 +131,7 @@ impl RunError {
             Self::Store(error) => error.exit(),
             Self::Sink(_) | Self::EngineLost | Self::Unfinished => Exit::Store,
             Self::Epochs(error) => error.exit(),
-            Self::DataDirectory(_) => Exit::Input,
+            Self::DataDirectory(_) | Self::Unnoted => Exit::Input,
             Self::Capture(_) => Exit::Input,
             Self::InUse { .. } => Exit::DataDirectory,
             Self::NoVenue | Self::Live(_) => Exit::Usage,
@@ -176,7 +180,8 @@ pub async fn run(
         store = Some(Store::open(config, Sharing::Own).await?);
     }
     let checkpoints = Arc::new(CheckpointView::default());
-    let kept = restore::load(&config.data_dir, store.as_ref(), &checkpoints).await?;
+    let (bumps, bumped) = Bumps::open(&config.data_dir, Arc::clone(&directory)).map_err(RunError::DataDirectory)?;
+    let kept = restore::load(&config.data_dir, store.as_ref(), &checkpoints).await?.without_outdated(&bumped);
     let journal = EpochJournal::open(&config.data_dir)?;
     let journal = match &store {
         Some(store) => journal.shared(store.epoch_blocks()),
@@ -189,11 +194,12 @@ pub async fn run(
     let listings = venue_assets.iter().fold(listings(config, &directory), |listings, (venue, assets)| {
         listings.with_venue_assets(*venue, &assets.symbol, &assets.asset_0, &assets.asset_1)
     });
-    let listings = Arc::new(listings.with_epochs(kept.epochs, epoch));
+    let listings = listings.with_epochs(kept.epochs, epoch);
+    let listings = Arc::new(if epoch > FIRST_BLOCK { listings.after_others() } else { listings });
 
     let books = kept.instruments.iter().filter(|kept| kept.restored.ticks.is_some()).count();
     let restored = restore::events(kept.instruments, &directory, epoch, unix_ns())?;
-    let begin = Begin { generation: epoch, listings, restored, books, checkpoints: Arc::clone(&checkpoints) };
+    let begin = Begin { generation: epoch, listings, restored, books, checkpoints: Arc::clone(&checkpoints), bumps };
     let mut pipeline = Pipeline::start(config, begin, &part)?;
     let shared = Shared {
         tape: pipeline.tape.clone(),
@@ -302,6 +308,7 @@ struct Begin {
     /// How many books these are.
     books: usize,
     checkpoints: Arc<CheckpointView>,
+    bumps: Bumps,
 }
 
 /// Workers, tape and source of a live run.
@@ -315,7 +322,7 @@ struct Pipeline {
 
 impl Pipeline {
     fn start(config: &Config, begin: Begin, part: &StorePart) -> Result<Self, RunError> {
-        let Begin { generation, listings, restored, books, checkpoints } = begin;
+        let Begin { generation, listings, restored, books, checkpoints, bumps } = begin;
         let now_ns: Clock = Arc::new(unix_ns);
         let settings = &config.pipeline;
         let cut_ns = u64::try_from(settings.cut().as_nanos()).unwrap_or(u64::MAX).max(1);
@@ -360,6 +367,7 @@ impl Pipeline {
             store: part.queue.clone(),
             control: control.clone(),
             checkpoints: taker,
+            bumps: Some(bumps),
             lag: LagBounds {
                 alarm: Duration::from_millis(settings.frontier_alarm_ms),
                 exit: Duration::from_millis(settings.frontier_exit_ms),
@@ -393,6 +401,7 @@ impl Pipeline {
             () = stop => Ok(()),
             end = &mut self.tape_end => match end {
                 Ok(TapeEnd::Stalled) => Err(RunError::Stalled),
+                Ok(TapeEnd::Unnoted) => Err(RunError::Unnoted),
                 Ok(TapeEnd::Unfinished) => Err(RunError::Unfinished),
                 Ok(TapeEnd::Stopped) | Err(_) => Err(RunError::Ended),
             },

@@ -138,15 +138,26 @@ impl Outlet {
             if at == half {
                 halt::point("half-restored");
             }
-            self.bytes += event.bytes();
-            self.events.push(event);
-            if self.bytes >= BATCH_BYTES_MAX {
-                self.flush()?;
-            }
+            self.put(event)?;
         }
         self.flush()?;
         halt::point("restored");
         Ok(())
+    }
+
+    /// Feeds what introduces instruments before their venue says anything.
+    ///
+    /// # Errors
+    /// [`Ended`].
+    pub fn introduce(&mut self, events: Vec<Event>) -> Result<(), Ended> {
+        events.into_iter().try_for_each(|event| self.put(event))?;
+        self.flush()
+    }
+
+    fn put(&mut self, event: Event) -> Result<(), Ended> {
+        self.bytes += event.bytes();
+        self.events.push(event);
+        if self.bytes >= BATCH_BYTES_MAX { self.flush() } else { Ok(()) }
     }
 
     fn frame(&mut self, venue: Venue, frame: &RawFrame, position: u64) -> Result<(), Ended> {

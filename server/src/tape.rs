@@ -7,6 +7,7 @@
 //! Never: a wait for a terminal or for the store.
 
 use crate::{
+    bumps::Bumps,
     checkpoint::CheckpointTaker,
     fanout::{ConnectionId, Fanout, FanoutCounts, outbox::Outbox},
     hub::{Hub, HubInstrument, Step},
@@ -197,6 +198,8 @@ pub enum TapeEnd {
     Stopped,
     /// The frontier stood still for longer than its bound.
     Stalled,
+    /// A new epoch could not be noted, so it must not be shown.
+    Unnoted,
     /// Not everything reached the store's queue: it was told to end at once, or the store did not take the rest in time.
     Unfinished,
 }
@@ -253,6 +256,8 @@ pub struct Tape {
     pub control: SourceControl,
     /// Takes checkpoints, if there shall be any.
     pub checkpoints: Option<CheckpointTaker>,
+    /// Where new epochs are noted before they are shown; none where nothing outlives the process.
+    pub bumps: Option<Bumps>,
     /// How far the frontier may lag.
     pub lag: LagBounds,
 }
@@ -267,6 +272,15 @@ struct Running {
     alarmed: bool,
     checked: Instant,
     inconsistent: u64,
+    /// A new epoch could not be noted.
+    unnoted: bool,
+}
+
+/// Whether the epochs may be shown: they are noted, or nothing keeps them.
+fn noted(bumps: &mut Option<Bumps>, epochs: impl Iterator<Item = (SymbolId, u64)>) -> bool {
+    let Some(Err(error)) = bumps.as_mut().map(|bumps| bumps.note(epochs)) else { return true };
+    tracing::error!(%error, "a new epoch cannot be noted, so it is not shown");
+    false
 }
 
 /// Runs the tape until it is stopped; to be called on a thread of its own.
@@ -285,6 +299,7 @@ pub fn run(tape: Tape, inputs: &Receiver<TapeInput>) -> TapeEnd {
         alarmed: false,
         checked: Instant::now(),
         inconsistent: 0,
+        unnoted: false,
     };
     let end = running.follow(inputs);
     running.last_checkpoint(end);
@@ -306,7 +321,9 @@ impl Running {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return TapeEnd::Stopped,
             }
-            self.steps();
+            if self.unnoted || !self.steps() {
+                return TapeEnd::Unnoted;
+            }
             let now_ms = (self.tape.now_ns)() / 1_000_000;
             self.tape.fanout.tend(now_ms, &mut self.tape.hub);
             self.check();
@@ -321,7 +338,7 @@ impl Running {
 
     /// Takes a checkpoint of the end; after a stall there may be no time for one.
     fn last_checkpoint(&mut self, end: TapeEnd) {
-        let taker = self.tape.checkpoints.take().filter(|_| end != TapeEnd::Stalled);
+        let taker = self.tape.checkpoints.take().filter(|_| !matches!(end, TapeEnd::Stalled | TapeEnd::Unnoted));
         if let Some(Err(error)) = taker.map(|taker| taker.finish(&self.tape.hub)) {
             tracing::error!(%error, "there is no last checkpoint; the one before stays");
         }
@@ -347,6 +364,11 @@ impl Running {
     fn take(&mut self, input: TapeInput) -> bool {
         match input {
             TapeInput::Sink(SinkMessage::Priority(updates)) => {
+                let epochs = updates.iter().map(|update| (update.symbol, update.version.epoch));
+                if !noted(&mut self.tape.bumps, epochs) {
+                    self.unnoted = true;
+                    return true;
+                }
                 let now_ms = (self.tape.now_ns)() / 1_000_000;
                 self.tape.fanout.priority(&updates, now_ms);
             }
@@ -378,8 +400,12 @@ impl Running {
         }
     }
 
-    fn steps(&mut self) {
+    /// Does all steps that can be done; false if a new epoch could not be noted.
+    fn steps(&mut self) -> bool {
         while let Some(mut step) = self.tape.hub.step() {
+            if !noted(&mut self.tape.bumps, step.epochs.drain(..)) {
+                return false;
+            }
             self.cuts += 1;
             self.lanes.add(&step.counts);
             self.note_lag(step.cut);
@@ -403,6 +429,7 @@ impl Running {
         if let Some(taker) = &mut self.tape.checkpoints {
             taker.step(&self.tape.hub);
         }
+        true
     }
 
     /// The sum of the groups' subscriptions is the sum of the terminals'.

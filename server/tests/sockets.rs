@@ -85,6 +85,7 @@ impl Server {
             store: None,
             control: control.clone(),
             checkpoints: None,
+            bumps: None,
             lag: LagBounds { alarm: Duration::MAX, exit: Duration::MAX },
         };
         let handle = TapeHandle::new(inputs.clone());

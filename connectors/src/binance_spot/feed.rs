@@ -54,7 +54,8 @@ impl Feed {
 
     fn stream(&mut self, symbol: &str, received_ns: u64, out: &mut Vec<Event>) -> Result<&mut Stream, Undecodable> {
         if !self.streams.contains_key(symbol) {
-            let request = Request { venue: VENUE, symbol, anchored: true, leg: self.stream_leg, received_ns };
+            let anchored = VENUE.numbers_updates();
+            let request = Request { venue: VENUE, symbol, anchored, leg: self.stream_leg, received_ns };
             let (instrument, listing) = self.listings.list(request)?;
             out.push(listing);
             let stream = Stream { symbol: instrument.id, steps: Steps::default(), trades: None };

@@ -78,7 +78,7 @@ impl Feed {
         out: &mut Vec<Event>,
     ) -> Result<&mut Stream, Undecodable> {
         if !self.streams.contains_key(symbol) {
-            let request = Request { venue: VENUE, symbol, anchored: false, leg, received_ns };
+            let request = Request { venue: VENUE, symbol, anchored: VENUE.numbers_updates(), leg, received_ns };
             let (instrument, listing) = self.listings.list(request)?;
             out.push(listing);
             let stream = Stream { symbol: instrument.id, steps: Steps::default(), active: None, books: Vec::new() };

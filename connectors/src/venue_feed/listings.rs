@@ -30,6 +30,8 @@ pub struct Listings {
     epochs: HashMap<Box<str>, u64>,
     /// First epoch of the block that is reserved for this start.
     block: u64,
+    /// The epoch of a numbered stream of which nothing is known.
+    unknown: u64,
 }
 
 impl Listings {
@@ -61,10 +63,27 @@ impl Listings {
         self
     }
 
+    /// Says that there were starts before: a numbered stream of which nothing was kept may have been shown, nobody knows
+    /// how far, so it begins above all of them.
+    #[must_use]
+    pub fn after_others(self) -> Self {
+        Self { unknown: self.block, ..self }
+    }
+
     /// The directory that is filled.
     #[must_use]
     pub fn directory(&self) -> &Arc<Directory> {
         &self.directory
+    }
+
+    /// An instrument that will be connected to, and the event that introduces it before its venue has said anything; the
+    /// one of its first message then tells nothing new.
+    ///
+    /// # Errors
+    /// [`Undecodable::Symbol`] if no rule splits the symbol; [`Undecodable::Full`] if there is no room for it.
+    pub fn introduce(&self, venue: Venue, symbol: &str, now_ns: u64) -> Result<(Arc<Instrument>, Event), Undecodable> {
+        let anchored = venue.numbers_updates();
+        self.list(Request { venue, symbol, anchored, leg: LegId(0), received_ns: now_ns })
     }
 
     /// The instrument of a symbol, and the event that introduces it if it is new to the caller.
@@ -79,7 +98,7 @@ impl Listings {
         let instrument = self.directory.intern(venue, symbol, asset_0, asset_1)?;
         let reached = self.epochs.get(&*instrument.text).copied();
         let epoch = match (anchored, reached) {
-            (true, reached) => reached.unwrap_or(0),
+            (true, reached) => reached.unwrap_or(self.unknown),
             // A synthesized stream starts anew with each start, so above all that was ever shown.
             (false, reached) => self.block.max(reached.map_or(0, |epoch| epoch.saturating_add(1))),
         };
@@ -131,6 +150,25 @@ mod tests {
         ] {
             assert_eq!(split(symbol), right, "{symbol}");
         }
+    }
+
+    #[test]
+    fn an_instrument_is_introduced_as_its_feed_would_list_it() {
+        let reached = [("binance_spot/BTCUSDT", 7), ("kraken_spot/BTC/USD", 7)];
+        let epochs = reached.into_iter().map(|(name, epoch)| (name.into(), epoch)).collect();
+        let listings = Listings::new(Arc::default()).with_epochs(epochs, 100);
+        for (venue, symbol, epoch) in [
+            (Venue::BinanceSpot, "BTCUSDT", 7),
+            (Venue::BinanceSpot, "ETHUSDT", 0),
+            (Venue::KrakenSpot, "BTC/USD", 100),
+            (Venue::KrakenSpot, "ETH/USD", 100),
+        ] {
+            let (instrument, event) = listings.introduce(venue, symbol, 5).unwrap();
+            let right = Listing { venue, pair: instrument.pair, epoch, block: 100 };
+            assert_eq!(event, Event::of(instrument.id, LegId(0), 5, 0, Body::Listing(right)), "{symbol}");
+        }
+        let unknown = listings.introduce(Venue::BinanceSpot, "WHAT", 5);
+        assert!(matches!(unknown, Err(Undecodable::Symbol { .. })), "{unknown:?}");
     }
 
     #[test]

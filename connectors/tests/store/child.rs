@@ -96,6 +96,8 @@ async fn it_starts_serves_is_found_and_stops_with_its_data_kept() {
     let ended = tokio::time::timeout(Duration::from_secs(10), again.ended()).await.unwrap();
     assert_eq!(ended.and_then(|status| status.signal()), Some(9));
     assert_eq!(running_url(&data_dir), None);
+    assert_eq!(again.ended().await, ended, "asked again, it says the same");
+    assert_eq!(again.stop().await, ended, "stopping what has ended is no fault");
 }
 
 #[tokio::test]

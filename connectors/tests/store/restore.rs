@@ -128,6 +128,38 @@ async fn what_a_whole_book_replaced_is_left_out_and_buried() {
 }
 
 #[tokio::test]
+async fn a_whole_book_that_another_host_is_writing_is_not_buried() {
+    let address = store().await;
+    let (directory, one, _) = two();
+    // The other host's insert is in `tick_updates` and `book_snapshots`, and of `tick_state` it has filled a part.
+    execute(&address, "DROP TABLE tick_state_fill").await;
+    let rows = [(Side::Bid, 100, number(7)), (Side::Bid, 98, number(0)), (Side::Ask, 102, number(8))];
+    let whole = [changes(&one, version(20), &rows, true)].map(SinkInput::Changes);
+    write(&address, &directory, WriterOptions::default(), whole).await;
+    clickhouse::schema::apply(&address).await.unwrap();
+    let fill = |side: &str| {
+        let columns = "venue, symbol, asset_0, asset_1, asset_in, tick_index, fee, tranche_key, reserves, reserves_zero, \
+                       version, price_exponent, quantity_exponent, updated_at, ingestion_timestamp";
+        format!(
+            "INSERT INTO tick_state ({columns}) SELECT {columns} FROM tick_updates WHERE whole = 1 AND asset_in = '{side}'"
+        )
+    };
+    execute(&address, &fill("BTC")).await;
+    let old = changes(&one, version(10), &[(Side::Bid, 99, number(2)), (Side::Bid, 100, number(3))], false);
+    write(&address, &directory, WriterOptions::default(), [SinkInput::Changes(old)]).await;
+    assert_eq!(live(&address, &one).await.len(), 3);
+
+    let state = restored(&address).await;
+    assert_eq!((state.healed, state.buried), (Healed::default(), 1));
+    let tombstones = "tick_updates WHERE whole = 1 AND reserves_zero = 1 AND tick_index >= 99";
+    assert_eq!(count(&address, tombstones).await, 1);
+    execute(&address, &fill("USDT")).await;
+    let right = [(Side::Ask, 102, number(8), 20), (Side::Bid, 100, number(7), 20)];
+    assert_eq!(live(&address, &one).await, right);
+    assert_eq!(restored(&address).await.buried, 0);
+}
+
+#[tokio::test]
 async fn a_replay_that_was_killed_before_its_tombstones_writes_them_when_it_is_repeated() {
     let address = store().await;
     let (directory, one, _) = two();

@@ -4,16 +4,17 @@
 
 use super::{Failure, Settings, runtime, start_log, venue};
 use crate::{
-    config::{Live, live_text},
+    config::{Config, Live, SourceKind, live_text},
     exit::Exit,
     run,
 };
-use clap::Args;
+use clap::{ArgGroup, Args};
 use market::Venue;
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("of_venue").args(["capture", "instrument"]))]
 pub(super) struct RunArgs {
     #[command(flatten)]
     settings: Settings,
@@ -26,11 +27,11 @@ pub(super) struct RunArgs {
     /// Serve these captures instead of the simulated market; needs --venue.
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "venue")]
     capture: Vec<PathBuf>,
-    /// The venue to connect to, or the one that the captures are of.
-    #[arg(long, value_parser = venue)]
+    /// The venue to connect to, or the one that the captures are of; needs --instrument or --capture.
+    #[arg(long, value_parser = venue, requires = "of_venue")]
     venue: Option<Venue>,
     /// Connect to these instruments of --venue, in its own spelling, separated by commas.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "venue", conflicts_with = "capture")]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "venue")]
     instrument: Vec<String>,
     /// Connections that each carry all of --instrument; with two or more, one takes over for another.
     #[arg(long, requires = "instrument", default_value_t = 1)]
@@ -102,11 +103,102 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
             }
             eprintln!("ending; the store gets what is left");
         };
-        let started = |address: std::net::SocketAddr| {
+        let started = |address: SocketAddr| {
             println!("sprag is up: http://{address}/");
-            println!("  watch a book:   sprag watch binance_spot/BTCUSDT --url ws://{address}/v1/stream");
-            println!("  ask the store:  sprag sql \"SELECT count() FROM tick_updates\"");
+            hints(&config, address).iter().for_each(|hint| println!("  {hint}"));
         };
         run::run(&config, stop, started).await.map_err(|error| Failure::new(error.exit(), error))
     })
+}
+
+/// What to try next.
+fn hints(config: &Config, address: SocketAddr) -> Vec<String> {
+    let instrument = example(config).map_or_else(|| EVERY_INSTRUMENT.to_owned(), |name| quoted(&name));
+    let mut hints = vec![format!("watch a book:   sprag watch {instrument} --url ws://{address}/v1/stream")];
+    if config.store.enabled {
+        let elsewhere = config.data_dir != Config::default().data_dir;
+        let directory = elsewhere.then(|| format!(" --data-dir {}", quoted(&config.data_dir.display().to_string())));
+        let directory = directory.unwrap_or_default();
+        hints.push(format!("ask the store:  sprag sql{directory} \"SELECT count() FROM tick_updates\""));
+    }
+    hints
+}
+
+/// A glob of all instruments, as a shell takes it.
+const EVERY_INSTRUMENT: &str = "'*/*'";
+
+/// An instrument that the source has, if one is known beforehand.
+fn example(config: &Config) -> Option<String> {
+    let venue = Venue::BinanceSpot;
+    let there = match config.source.kind {
+        SourceKind::Live => {
+            let live = config.live.first()?;
+            return live.instruments.first().map(|symbol| format!("{}/{symbol}", live.venue));
+        }
+        SourceKind::Sim => config.sim.venues.contains(&venue),
+        SourceKind::Capture => config.capture.venue == Some(venue),
+    };
+    there.then(|| format!("{venue}/BTCUSDT"))
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+:".contains(letter);
+    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hints_of(change: impl FnOnce(&mut Config)) -> String {
+        let mut config = Config::default();
+        change(&mut config);
+        hints(&config, SocketAddr::from(([127, 0, 0, 1], 8410))).join("\n")
+    }
+
+    fn live(venue: Venue, symbol: &str) -> Live {
+        let instruments = vec![symbol.to_owned(), "ETHUSDT".to_owned()];
+        Live { venue, instruments, legs: 1, ws_url: String::new(), rest_url: String::new() }
+    }
+
+    #[test]
+    fn hints_name_an_instrument_that_is_there() {
+        let url = "--url ws://127.0.0.1:8410/v1/stream";
+        let watched = |change: &dyn Fn(&mut Config), right: &str| {
+            let hints = hints_of(change);
+            assert!(hints.contains(&format!("sprag watch {right} {url}")), "{hints}");
+        };
+        watched(&|_| {}, "binance_spot/BTCUSDT");
+        watched(&|config| config.sim.venues = vec![Venue::KrakenSpot], "'*/*'");
+        watched(
+            &|config| {
+                config.source.kind = SourceKind::Live;
+                config.live = vec![live(Venue::KrakenSpot, "BTC/USD"), live(Venue::BinanceSpot, "BTCUSDT")];
+            },
+            "kraken_spot/BTC/USD",
+        );
+        watched(
+            &|config| {
+                config.source.kind = SourceKind::Live;
+                config.live = vec![live(Venue::BinanceSpot, "A'B")];
+            },
+            r"'binance_spot/A'\''B'",
+        );
+        for (venue, right) in [(Venue::BinanceSpot, "binance_spot/BTCUSDT"), (Venue::KrakenSpot, "'*/*'")] {
+            let change = |config: &mut Config| {
+                config.source.kind = SourceKind::Capture;
+                config.capture.venue = Some(venue);
+            };
+            watched(&change, right);
+        }
+    }
+
+    #[test]
+    fn hints_ask_the_store_that_is_used() {
+        assert!(hints_of(|_| {}).contains("sprag sql \"SELECT"));
+        assert!(hints_of(|config| config.data_dir = "data/live".into()).contains("sprag sql --data-dir data/live \""));
+        assert!(hints_of(|config| config.data_dir = "my data".into()).contains("sql --data-dir 'my data' \""));
+        assert!(!hints_of(|config| config.store.enabled = false).contains("sprag sql"));
+    }
 }

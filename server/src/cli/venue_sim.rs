@@ -4,8 +4,10 @@
 
 use super::{Failure, runtime, start_log, venue};
 use crate::exit::Exit;
-use clap::Args;
-use connectors::simulator::{SimulatorConfig, VenueSim, VenueSimError, VenueSimOptions, VenueSimSource};
+use clap::{Args, value_parser};
+use connectors::simulator::{
+    LEVELS_MAX, LEVELS_MIN, SimulatorConfig, VenueSim, VenueSimError, VenueSimOptions, VenueSimSource,
+};
 use market::Venue;
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -56,7 +58,10 @@ pub(super) struct VenueSimArgs {
     #[arg(long, default_value_t = 200, conflicts_with = "capture")]
     updates_per_second: u32,
     /// Levels per side that simulated books tend to, 20 to 600.
-    #[arg(long, default_value_t = 200, conflicts_with = "capture")]
+    #[arg(
+        long, default_value_t = 200, conflicts_with = "capture",
+        value_parser = value_parser!(u32).range(i64::from(LEVELS_MIN)..=i64::from(LEVELS_MAX))
+    )]
     book_levels: u32,
     /// Serve these captures, merged by receive time; needs --venue.
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "venue")]
@@ -77,7 +82,7 @@ pub(super) struct VenueSimArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     wait_for_subscribers: usize,
     /// Seconds between the pings that Binance sends.
-    #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = value_parser!(u64).range(1..))]
     ping_every: u64,
     /// Request weight per minute that Binance's REST allows.
     #[arg(long, default_value_t = 6_000)]

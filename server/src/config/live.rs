@@ -34,7 +34,8 @@ pub struct Live {
     /// Connections that each carry all of them; 1 to 8.
     #[serde(default = "one")]
     pub legs: usize,
-    /// `ws://` or `wss://` URL of its WebSocket; empty = the venue's own.
+    /// `ws://` or `wss://` URL of its WebSocket; empty = the venue's own. Of `binance_spot`, whose snapshots come by
+    /// REST, both URLs or none.
     #[serde(default, serialize_with = "without_credentials")]
     pub ws_url: String,
     /// `http://` or `https://` base of its REST paths; empty = the venue's own.
@@ -85,6 +86,21 @@ impl Live {
                 format_args!("empty, or {scheme} and a host, without credentials, at most {URL_BYTES_MAX} bytes");
             problems.unless(right, &format!("{field} {name}"), &masked(url), &limit);
         }
+        self.check_together(field, problems);
+    }
+
+    /// Where snapshots come by REST, they must be of the market that the stream is of.
+    fn check_together(&self, field: &str, problems: &mut Problems) {
+        if protocol(self.venue).snapshot("").is_none() {
+            return;
+        }
+        let (missing, given) = match (self.ws_url.is_empty(), self.rest_url.is_empty()) {
+            (true, false) => ("ws_url", "rest_url"),
+            (false, true) => ("rest_url", "ws_url"),
+            _ => return,
+        };
+        let limit = format_args!("given where {given} is: the stream and its snapshots come from one source");
+        problems.unless(false, &format!("{field} {missing}"), &"\"\"", &limit);
     }
 }
 

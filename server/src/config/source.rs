@@ -3,6 +3,7 @@
 //! Never: credentials of a venue.
 
 use super::{error::Problems, venue};
+use connectors::simulator::{LEVELS_MAX, LEVELS_MIN};
 use market::{Venue, instrument::INSTRUMENTS_MAX};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, path::PathBuf};
@@ -44,8 +45,8 @@ pub struct Sim {
     pub venues: Vec<Venue>,
     /// Book updates per second over all instruments; 1 to 10,000,000.
     pub updates_per_second: u64,
-    /// Levels of a side of a book; 1 to 10,000.
-    pub book_levels: usize,
+    /// Levels that a side of a book tends to; 20 to 600. It keeps between half and one and a half of it.
+    pub book_levels: u32,
 }
 
 impl Default for Sim {
@@ -63,7 +64,7 @@ impl Sim {
         let names: Vec<_> = self.venues.iter().map(|venue| venue.name()).collect();
         problems.unless(right, "sim.venues", &format_args!("{names:?}"), &"one venue or more, each at most once");
         problems.range("sim.updates_per_second", self.updates_per_second, 1..=10_000_000);
-        problems.range("sim.book_levels", self.book_levels, 1..=10_000);
+        problems.range("sim.book_levels", self.book_levels, LEVELS_MIN..=LEVELS_MAX);
     }
 }
 

@@ -3,6 +3,7 @@
 //! Never: this process's own environment; one is always given.
 
 use super::*;
+use connectors::simulator::{LEVELS_MAX, LEVELS_MIN};
 use figment::value::{Dict, Value};
 use std::iter;
 
@@ -71,7 +72,7 @@ fn live_venues_can_be_given_as_text() {
         instruments: instruments.iter().map(|&symbol| symbol.to_owned()).collect(),
         legs: 2,
         ws_url: "ws://127.0.0.1:9/x".to_owned(),
-        rest_url: String::new(),
+        rest_url: "http://127.0.0.1:9/y".to_owned(),
     };
     let live =
         [venue(market::Venue::KrakenSpot, &["BTC/USD", "ETH/USD"]), venue(market::Venue::BinanceSpot, &["A\"B"])];
@@ -105,6 +106,38 @@ fn live_venues_have_limits() {
     assert!(!format!("{problems:?}").contains("hunter2"), "{problems:?}");
     let Err(ConfigError::Limits(problems)) = from_text("[source]\nkind = 'live'") else { panic!("nothing to do") };
     assert_eq!(&*problems[0].field, "live");
+}
+
+#[test]
+fn a_stream_and_its_snapshots_come_from_one_source() {
+    let ws = "ws_url = 'ws://127.0.0.1:9/x'";
+    let rest = "rest_url = 'http://127.0.0.1:9/y'";
+    let loaded = |venue: &str, urls: &str| {
+        from_text(&format!("[source]\nkind = 'live'\n[[live]]\nvenue = '{venue}'\ninstruments = ['A']\n{urls}"))
+    };
+    for (urls, missing) in [(ws, "rest_url"), (rest, "ws_url")] {
+        let Err(ConfigError::Limits(problems)) = loaded("binance_spot", urls) else { panic!("{urls} is taken") };
+        let [problem] = &problems[..] else { panic!("{problems:?}") };
+        assert_eq!(*problem.field, *format!("live binance_spot {missing}"));
+        assert!(problem.to_string().contains("come from one source"), "{problem}");
+        // A book that comes whole over its stream needs nothing else.
+        assert!(loaded("kraken_spot", urls).is_ok(), "{urls}");
+    }
+    for venue in ["binance_spot", "kraken_spot"] {
+        assert!(loaded(venue, "").is_ok() && loaded(venue, &format!("{ws}\n{rest}")).is_ok(), "{venue}");
+    }
+}
+
+#[test]
+fn simulated_books_have_the_levels_that_the_simulator_makes() {
+    let levels = |levels: u32| from_text(&format!("[sim]\nbook_levels = {levels}"));
+    for right in [LEVELS_MIN, LEVELS_MAX] {
+        assert_eq!(levels(right).unwrap().sim.book_levels, right);
+    }
+    for wrong in [0, LEVELS_MIN - 1, LEVELS_MAX + 1] {
+        let message = levels(wrong).unwrap_err().to_string();
+        assert_eq!(message, format!("configuration: sim.book_levels = {wrong}: must be 20 to 600"));
+    }
 }
 
 #[test]

@@ -51,13 +51,14 @@ pub(super) fn start_source(
     let letters = config.data_dir.join("dead-letters.jsonl");
     let dead_letters = DeadLetters::append_to(&letters).map_err(RunError::DataDirectory)?;
     let origin = Origin::open(config, &now_ns)?;
+    let introduced = introductions(&live_venues(config), &listings, now_ns());
     let (tell, told) = oneshot::channel();
     let thread = spawn("source", move || {
         // Every feed stays open as long as the source runs; the first one gets the events.
         let Some(feed) = senders.first().cloned() else { return };
         let decoder = Decoder::new(listings);
         let mut outlet = Outlet { decoder, feed, dead_letters, raw_log, port, now_ns, events: Vec::new(), bytes: 0 };
-        let end = match outlet.restore(restored) {
+        let end = match outlet.restore(restored).and_then(|()| outlet.introduce(introduced)) {
             Ok(()) => origin.serve(&directory, &mut outlet),
             Err(Ended) => Err(RunError::Ended),
         };
@@ -67,6 +68,21 @@ pub(super) fn start_source(
         }
     })?;
     Ok((thread, told))
+}
+
+/// What makes the instruments that are connected to known before their venues say anything. The decoder tells of those
+/// that cannot be named yet.
+fn introductions(venues: &[LiveVenue], listings: &Listings, now_ns: u64) -> Vec<Event> {
+    let mut events = Vec::new();
+    for venue in venues {
+        for symbol in &venue.instruments {
+            match listings.introduce(venue.venue, symbol, now_ns) {
+                Ok((_, event)) => events.push(event),
+                Err(reason) => tracing::warn!(%reason, "an instrument is not listed before its venue names it"),
+            }
+        }
+    }
+    events
 }
 
 /// Where frames come from.
@@ -116,7 +132,7 @@ fn simulator_config(config: &Config, start_ns: u64) -> SimulatorConfig {
         pairs: count(config.sim.pairs),
         venues: config.sim.venues.clone(),
         updates_per_second: number(config.sim.updates_per_second),
-        book_levels: count(config.sim.book_levels),
+        book_levels: config.sim.book_levels,
         start_ns,
         ..SimulatorConfig::default()
     }

@@ -83,6 +83,19 @@ fn each_way_to_fail_has_its_code() -> Result<()> {
     assert!(said.contains("nowhere") && said.contains("binance_spot"), "{said}");
     assert_eq!(run(&["replay", "/nowhere.zst", "--venue", "nowhere"])?.0, Some(2));
 
+    for (arguments, named) in [
+        (&["--venue", "binance_spot"][..], "--instrument"),
+        (&["--ws-url", "ws://127.0.0.1:1"], "--instrument"),
+        (&["--rest-url", "http://127.0.0.1:1"], "--instrument"),
+        (&["--legs", "2"], "--instrument"),
+        (&["--instrument", "BTCUSDT"], "--venue"),
+        (&["--venue", "binance_spot", "--instrument", "BTCUSDT", "--ws-url", "ws://127.0.0.1:1"], "rest_url"),
+    ] {
+        let (code, _, said) = run(&[&run_here[..], arguments].concat())?;
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(named), "{said:?} does not name {named}");
+    }
+
     let taken = TcpListener::bind("127.0.0.1:0")?;
     let port = taken.local_addr()?.port().to_string();
     let (code, _, said) = run(&["run", "--port", &port, "--data-dir", dir])?;

@@ -1,5 +1,5 @@
 //! A start while the venue is away: what was kept is there at once, with its mark and its age, and goes on in its epoch
-//! when the venue is back.
+//! when the venue is back. What was never kept is listed all the same.
 //!
 //! Never: a kept book called LIVE.
 
@@ -13,6 +13,7 @@ use sprag_tests::process::{self, Launch};
 use std::fs;
 
 const NAME: &str = "binance_spot/BTCUSDT";
+const SYNCING: &str = r#"sprag_instruments{state="SYNCING"}"#;
 const LIVE: &str = r#"sprag_instruments{state="LIVE"}"#;
 
 /// Stops a server, starts it anew while its venue refuses connections, and lets the venue back in.
@@ -65,4 +66,28 @@ fn a_cold_start_shows_the_stored_book_until_the_venue_is_back() -> Result<()> {
 #[test]
 fn a_warm_start_shows_the_checkpoint_until_the_venue_is_back() -> Result<()> {
     comes_back(&["--no-store"], true)
+}
+
+#[test]
+fn a_first_start_lists_what_it_connects_to_before_the_venues_answer() -> Result<()> {
+    let data = tempfile::tempdir()?;
+    let config = data.path().join("away.toml");
+    // Nobody listens there.
+    let urls = "ws_url = 'ws://127.0.0.1:1'\nrest_url = 'http://127.0.0.1:1'";
+    let live = |venue, instruments| format!("[[live]]\nvenue = '{venue}'\ninstruments = [{instruments}]\n{urls}\n");
+    let venues = [live("binance_spot", "'BTCUSDT', 'WHAT'"), live("kraken_spot", "'BTC/USD'")].concat();
+    fs::write(&config, format!("[source]\nkind = 'live'\n{venues}"))?;
+    let server = Launch::run(data.path(), 0).with(&["--no-store", "--config"]).with_path(&config).spawn()?.up()?;
+
+    let listed = server.get("/v1/instruments")?.json()?;
+    let named = listed.as_array().context("no list")?.iter().map(|one| one["instrument"].as_str());
+    assert_eq!(named.collect::<Vec<_>>(), [Some(NAME), Some("kraken_spot/BTC/USD")], "what no rule splits comes later");
+    server.await_metric(SYNCING, 2)?;
+    for name in [NAME, "kraken_spot/BTC/USD"] {
+        let book = over_http(&server, name)?;
+        let shown = [&book["state"], &book["seq"], &book["bids"], &book["asks"]];
+        assert_eq!(shown, [&json!("SYNCING"), &json!(null), &json!([]), &json!([])], "{book}");
+    }
+    assert!(server.terminate()?.success());
+    Ok(())
 }

@@ -42,7 +42,10 @@ pub struct EngineChild {
     url: String,
     pid: u32,
     stop: Option<oneshot::Sender<()>>,
-    ended: oneshot::Receiver<ExitStatus>,
+    /// Tells its end once; nothing any more when that is known.
+    ended: Option<oneshot::Receiver<ExitStatus>>,
+    /// How it ended.
+    status: Option<ExitStatus>,
     keeper: Option<JoinHandle<()>>,
 }
 
@@ -59,15 +62,19 @@ impl EngineChild {
         self.pid
     }
 
-    /// Resolves when the child has ended, wanted or not, with how it ended. To be awaited to its end at most once.
+    /// Resolves when the child has ended, wanted or not, with how it ended; at once and alike whenever it is asked again.
     pub async fn ended(&mut self) -> Option<ExitStatus> {
-        (&mut self.ended).await.ok()
+        if let Some(ended) = &mut self.ended {
+            self.status = ended.await.ok();
+            self.ended = None;
+        }
+        self.status
     }
 
     /// Stops it in order, and by force if that takes too long; returns when it has ended, with how it ended.
     pub async fn stop(mut self) -> Option<ExitStatus> {
         drop(self.stop.take());
-        let status = (&mut self.ended).await.ok();
+        let status = self.ended().await;
         let keeper = self.keeper.take()?;
         match tokio::task::spawn_blocking(move || keeper.join()).await {
             Ok(Ok(())) => status,
@@ -110,7 +117,14 @@ pub async fn start_child(
     let keeper = std::thread::Builder::new().name("engine-keeper".to_owned()).spawn(keep);
     let keeper = keeper.map_err(EngineError::system("start the engine's keeper"))?;
     let (pid, stdout) = told.await.map_err(|_| EngineError::Ended)??;
-    let child = EngineChild { url: String::new(), pid, stop: Some(stop), ended, keeper: Some(keeper) };
+    let child = EngineChild {
+        url: String::new(),
+        pid,
+        stop: Some(stop),
+        ended: Some(ended),
+        status: None,
+        keeper: Some(keeper),
+    };
     let url = read_url(stdout)?;
     match tokio::time::timeout(START_MAX, url).await {
         Ok(Ok(url)) => {
