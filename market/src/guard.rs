@@ -20,6 +20,7 @@ pub const RECENT_MAX: usize = 256;
 #[derive(Clone, Debug)]
 struct Held<D> {
     leg: LegId,
+    since_ns: u64,
     first: u64,
     last: u64,
     bytes: u64,
@@ -266,9 +267,13 @@ impl<S, D> Guard<S, D> {
     /// Until a leg has joined an epoch, updates of any leg are held; once one has, those of the others may be the former
     /// epoch's.
     fn give_up_unbound(&mut self) {
-        let legs = &self.legs;
-        let unbound = |leg: LegId| legs.iter().any(|known| known.id == leg && !known.bound);
-        self.held.retain(|held| !unbound(held.leg));
+        let legs = std::mem::take(&mut self.legs);
+        self.give_up(|held| legs.iter().any(|known| known.id == held.leg && !known.bound));
+        self.legs = legs;
+    }
+
+    fn give_up(&mut self, gone: impl Fn(&Held<D>) -> bool) {
+        self.held.retain(|held| !gone(held));
         self.held_bytes = self.held.iter().map(|held| held.bytes).sum();
     }
 
@@ -276,8 +281,7 @@ impl<S, D> Guard<S, D> {
     pub fn leg_down(&mut self, leg: LegId) {
         let bound = |known: &Leg| known.id != leg || known.bound;
         if !self.legs.iter().all(bound) {
-            self.held.retain(|held| held.leg != leg);
-            self.held_bytes = self.held.iter().map(|held| held.bytes).sum();
+            self.give_up(|held| held.leg == leg);
         }
         self.legs.retain(|known| known.id != leg);
     }
@@ -325,16 +329,16 @@ impl<S, D> Guard<S, D> {
 
     /// Nothing shown that it could be older than: it waits for a snapshot.
     fn offer_unshown(&mut self, last: u64, backwards: Option<LegId>) -> Offer {
-        if self.held.iter().any(|held| held.last == last) {
-            return Offer::Duplicate;
-        }
         if self.bump && self.shown.is_some_and(|shown| last > shown.seq) {
             // The ids go on where they were: that was no restart.
             self.bump = false;
             self.drop_held();
-        } else if backwards.is_some() {
+        } else if let Some(restarted) = backwards {
             // The ids of this connection restarted while the stream was waiting: what it held belongs to no book.
-            self.drop_held();
+            self.give_up(|held| held.leg == restarted);
+        }
+        if self.held.iter().any(|held| held.last == last) {
+            return Offer::Duplicate;
         }
         Offer::Hold
     }
@@ -418,7 +422,7 @@ impl<S, D> Guard<S, D> {
         if self.held.get(at).is_some_and(|held| held.last == last) {
             return;
         }
-        self.held.insert(at, Held { leg, first, last, bytes, payload });
+        self.held.insert(at, Held { leg, since_ns: now_ns, first, last, bytes, payload });
         self.held_bytes = self.held_bytes.saturating_add(bytes);
         if self.shown.is_none() && matches!(self.phase, Phase::Waiting) {
             self.refetch_at_ns.get_or_insert(now_ns.saturating_add(self.limits.refetch_ns_min));
@@ -497,7 +501,13 @@ impl<S, D> Guard<S, D> {
             let gone = self.held.pop_front().map_or(0, |held| held.bytes);
             self.held_bytes = self.held_bytes.saturating_sub(gone);
         }
-        if self.held.front().is_some_and(|front| front.first > id.saturating_add(1)) {
+        let unbridged = |guard: &Self| guard.held.front().is_some_and(|front| front.first > id.saturating_add(1));
+        if unbridged(self) && !matches!(self.phase, Phase::Live) {
+            // What no snapshot reaches for so long is no update of the present count.
+            let since = now_ns.saturating_sub(self.limits.restart_ns);
+            self.give_up(|held| held.since_ns < since);
+        }
+        if unbridged(self) {
             if matches!(self.phase, Phase::Live) {
                 // A snapshot inside the hole brings the book forward; what is held goes on waiting.
                 return Ok(Some(self.replace(now_ns, id, payload)));

@@ -8,12 +8,15 @@ use crate::{
     market::{Market, await_books},
 };
 use anyhow::{Context, Result};
+use serde_json::json;
 use sprag_tests::process::{self, Launch};
 use std::{collections::BTreeMap, fs, net::TcpListener, path::Path};
 use tokio::runtime::Runtime;
 
 const SEED: u64 = 3;
 const RECEIVERS: usize = 50;
+/// Before which of the starts the ids of a book restart.
+const RESETS: [usize; 3] = [5, 11, 17];
 
 fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
@@ -24,6 +27,7 @@ fn moments(seed: &mut Seed) -> Vec<Moment> {
         Moment::At("epoch-written"),
         Moment::At("epoch-reserved"),
         Moment::At("restore-read"),
+        Moment::At("half-restored"),
         Moment::At("restored"),
         Moment::At("inserted-raw_events:2"),
         Moment::At("inserted-tick_updates"),
@@ -53,6 +57,10 @@ fn a_live_run_killed_at_seeded_moments_ends_like_one_that_was_not() -> Result<()
     let mut seed = Seed(SEED);
     let mut kills = 0;
     for (at, moment) in moments(&mut seed).into_iter().enumerate() {
+        if RESETS.contains(&at) {
+            // The venue's ids restart, perhaps while nobody is connected.
+            market.fault(&json!({"fault": "reset_ids", "symbol": "BTCUSDT", "next_id": 1_000 + at}))?;
+        }
         // Every other start is cold: from the store alone.
         let checkpoint = broken_data.path().join("checkpoint.bin");
         if at % 2 == 0 && checkpoint.exists() {
