@@ -398,6 +398,9 @@ impl Pipeline {
             }
         };
         tokio::select! {
+            // What ends first may end the rest: the cause is looked at before its consequences.
+            biased;
+            () = engine => Err(RunError::EngineLost),
             () = stop => Ok(()),
             end = &mut self.tape_end => match end {
                 Ok(TapeEnd::Stalled) => Err(RunError::Stalled),
@@ -406,7 +409,6 @@ impl Pipeline {
                 Ok(TapeEnd::Stopped) | Err(_) => Err(RunError::Ended),
             },
             end = &mut self.source_end => end.unwrap_or(Err(RunError::Ended)).and(Err(RunError::Ended)),
-            () = engine => Err(RunError::EngineLost),
             end = sink => match end {
                 Ok(Err(error)) => Err(error.into()),
                 Ok(Ok(_)) | Err(_) => Err(RunError::Ended),
