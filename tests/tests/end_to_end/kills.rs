@@ -36,7 +36,18 @@ const STORE_LOST: i32 = 4;
 /// A small generator, so that a seed names the moments.
 struct Seed(u64);
 
+/// Names another seed than the test's own.
+const SEED_VARIABLE: &str = "SPRAG_SEED";
+
 impl Seed {
+    /// The seed that the environment names, or this one; it is printed, so that a run can be repeated.
+    fn named(own: u64) -> Self {
+        let named = std::env::var(SEED_VARIABLE).ok().and_then(|text| text.parse().ok());
+        let seed = named.unwrap_or(own);
+        println!("seed {seed}; {SEED_VARIABLE} names another one");
+        Self(seed)
+    }
+
     fn below(&mut self, bound: u64) -> u64 {
         // Steele and Vigna's splitmix64.
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);

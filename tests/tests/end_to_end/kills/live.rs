@@ -25,7 +25,6 @@ fn free_port() -> Result<u16> {
 fn moments(seed: &mut Seed) -> Vec<Moment> {
     let mut moments = vec![
         Moment::At("epoch-written"),
-        Moment::At("epoch-reserved"),
         Moment::At("restore-read"),
         Moment::At("half-restored"),
         Moment::At("restored"),
@@ -54,9 +53,11 @@ fn a_live_run_killed_at_seeded_moments_ends_like_one_that_was_not() -> Result<()
     let receivers = Receivers::start(&runtime, &format!("ws://127.0.0.1:{port}/v1/stream"), RECEIVERS)?;
     let followers = Receivers::start(&runtime, &steady.stream_url(), 3)?;
 
-    let mut seed = Seed(SEED);
+    let mut seed = Seed::named(SEED);
     let mut kills = 0;
-    for (at, moment) in moments(&mut seed).into_iter().enumerate() {
+    // The first one leaves tables behind, which a view needs.
+    let first = std::iter::once(Moment::At("epoch-reserved"));
+    for (at, moment) in first.chain(moments(&mut seed)).enumerate() {
         if RESETS.contains(&at) {
             // The venue's ids restart, perhaps while nobody is connected.
             market.fault(&json!({"fault": "reset_ids", "symbol": "BTCUSDT", "next_id": 1_000 + at}))?;
@@ -67,7 +68,7 @@ fn a_live_run_killed_at_seeded_moments_ends_like_one_that_was_not() -> Result<()
             fs::remove_file(checkpoint)?;
         }
         let killed = dies(&launch(broken_data.path(), port), broken_data.path(), moment)
-            .with_context(|| format!("{moment:?} of seed {SEED}"))?;
+            .with_context(|| format!("{moment:?}"))?;
         kills += u32::from(killed);
     }
     let server = launch(broken_data.path(), port).spawn()?.up()?;
@@ -95,7 +96,7 @@ fn a_live_run_killed_at_seeded_moments_ends_like_one_that_was_not() -> Result<()
         })?;
     }
     let (sworn, steady_sworn) = (receivers.end(&runtime), followers.end(&runtime));
-    println!("{kills} kills, seed {SEED}, {} books shown, {} reconnects", sworn.shown, sworn.reconnects);
+    println!("{kills} kills, {} books shown, {} reconnects", sworn.shown, sworn.reconnects);
     assert!(kills >= 20, "only {kills} of the moments found the process alive");
     assert_eq!(sworn.broken, Vec::<String>::new());
     assert_eq!(steady_sworn.broken, Vec::<String>::new());
