@@ -3,7 +3,8 @@
 //! Never: a level that did not change over the cut, or a change without its versions.
 
 use market::{
-    AdmittedChanges, AdmittedTrade, Best, Feed, Level, LevelChange, PairId, Quote, Scale, SymbolId, Trade, Version,
+    AdmittedChanges, AdmittedTrade, Best, Book, Feed, Level, LevelChange, PairId, Quote, Scale, Side, SymbolId, Trade,
+    Version,
 };
 
 /// One worker's part of a closed cut.
@@ -136,6 +137,18 @@ pub struct BestChange {
     pub pair: PairId,
     /// The best.
     pub best: Option<Best>,
+}
+
+impl BookCut {
+    /// The whole book.
+    #[must_use]
+    pub fn whole(book: &Book) -> Self {
+        Self::Snapshot {
+            bids: book.levels(Side::Bid).collect(),
+            asks: book.levels(Side::Ask).collect(),
+            horizon: Side::BOTH.map(|side| book.horizon(side)),
+        }
+    }
 }
 
 impl LaneCounts {

@@ -307,14 +307,8 @@ impl Fanout {
     /// Sends what happened ahead of its cut to the terminals that want it so.
     pub fn priority(&mut self, updates: &[PriorityUpdate], now_ms: u64) {
         self.present.now_ms = self.present.now_ms.max(now_ms);
-        let mut ahead = Ahead {
-            present: self.present,
-            blocks: &mut self.blocks,
-            connections: &mut self.connections,
-            denials: &mut self.denials,
-            counts: &mut self.counts,
-        };
-        self.priority.publish(updates, &mut ahead);
+        let (priority, mut ahead) = self.ahead();
+        priority.publish(updates, &mut ahead);
     }
 
     /// What is due without a frame: priority chains that wait for a snapshot, and denials. Cheap if there is nothing; to
@@ -329,15 +323,21 @@ impl Fanout {
         }
     }
 
-    fn give_priority(&mut self, id: ConnectionId, hub: &Hub) {
-        let mut ahead = Ahead {
+    /// The priority chains, and what is lent to them.
+    fn ahead(&mut self) -> (&mut Priority, Ahead<'_>) {
+        let ahead = Ahead {
             present: self.present,
             blocks: &mut self.blocks,
             connections: &mut self.connections,
             denials: &mut self.denials,
             counts: &mut self.counts,
         };
-        self.priority.give(id, hub, &mut ahead);
+        (&mut self.priority, ahead)
+    }
+
+    fn give_priority(&mut self, id: ConnectionId, hub: &Hub) {
+        let (priority, mut ahead) = self.ahead();
+        priority.give(id, hub, &mut ahead);
     }
 
     /// Tells every terminal of instruments that are new, and lets patterns match them.

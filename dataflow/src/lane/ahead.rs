@@ -47,11 +47,7 @@ impl Ahead {
         }
         let mut touched = std::mem::take(&mut self.touched);
         let Some(base) = self.base.replace(version) else {
-            return Some(BookCut::Snapshot {
-                bids: book.levels(Side::Bid).collect(),
-                asks: book.levels(Side::Ask).collect(),
-                horizon: [book.horizon(Side::Bid), book.horizon(Side::Ask)],
-            });
+            return Some(BookCut::whole(book));
         };
         touched.sort_unstable();
         touched.dedup();

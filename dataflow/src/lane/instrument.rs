@@ -475,11 +475,7 @@ impl Instrument {
 
     fn book_cut(&self, version: Option<Version>, mut changes: Vec<market::LevelChange>) -> BookCut {
         match (self.published.version, version) {
-            (_, Some(_)) if self.replaced => BookCut::Snapshot {
-                bids: self.book.levels(Side::Bid).collect(),
-                asks: self.book.levels(Side::Ask).collect(),
-                horizon: [self.book.horizon(Side::Bid), self.book.horizon(Side::Ask)],
-            },
+            (_, Some(_)) if self.replaced => BookCut::whole(&self.book),
             (Some(base), Some(version)) if base != version => {
                 changes.sort_unstable_by_key(|change| (change.side, change.level.tick_index));
                 BookCut::Delta { base, changes }
