@@ -13,11 +13,16 @@ use std::sync::Arc;
 /// detection is that much late at most.
 const HEARD_EVERY_NS: u64 = 200_000_000;
 
+/// A leg that ticks is looked after this often: whether one of its instruments has fallen silent.
+const LOOK_AFTER_EVERY_NS: u64 = 500_000_000;
+
 #[derive(Debug)]
 struct Leg {
     conn: Arc<str>,
     venue: Venue,
     heard_ns: Option<u64>,
+    /// When its instruments are looked after next.
+    look_after_ns: u64,
 }
 
 /// One instrument's book on one connection is wrong: the connection should subscribe to it anew.
@@ -65,10 +70,16 @@ impl Decoder {
                 self.feeds.len() - 1
             }
         };
-        match self.feeds.get_mut(at) {
-            Some((_, feed)) => feed.decode(Arrival { frame, position, leg }, out),
-            None => Ok(()),
+        let Some((_, feed)) = self.feeds.get_mut(at) else { return Ok(()) };
+        let decoded = feed.decode(Arrival { frame, position, leg }, out);
+        let ticks = matches!(frame.kind, RawKind::Ws | RawKind::Alive);
+        if let Some(ticking) = self.legs.get_mut(usize::from(leg.0)).filter(|_| ticks)
+            && frame.ts_ns >= ticking.look_after_ns
+        {
+            ticking.look_after_ns = frame.ts_ns.saturating_add(LOOK_AFTER_EVERY_NS);
+            feed.look_after(leg, frame.ts_ns);
         }
+        decoded
     }
 
     /// Legs are the connections in the order of their first frame; one that is opened again under its name is the same.
@@ -76,7 +87,7 @@ impl Decoder {
         let at = match self.legs.iter().position(|leg| leg.conn == frame.conn && leg.venue == venue) {
             Some(at) => at,
             None => {
-                self.legs.push(Leg { conn: Arc::clone(&frame.conn), venue, heard_ns: None });
+                self.legs.push(Leg { conn: Arc::clone(&frame.conn), venue, heard_ns: None, look_after_ns: 0 });
                 self.legs.len() - 1
             }
         };
@@ -120,6 +131,22 @@ impl Decoder {
         };
         let all = self.feeds.iter_mut().flat_map::<Vec<_>, _>(of);
         all.filter_map(|(venue, (leg, symbol))| Some(Repair { venue, conn: conn(leg)?, symbol })).collect()
+    }
+
+    /// Takes the connections that missed a message and must be made anew.
+    pub fn reconnects(&mut self) -> Vec<(Venue, Arc<str>)> {
+        let legs = &self.legs;
+        let conn = |leg: LegId| legs.get(usize::from(leg.0)).map(|leg| Arc::clone(&leg.conn));
+        let of = |(venue, feed): &mut (Venue, Box<dyn VenueFeed>)| {
+            feed.reconnects().into_iter().map(|leg| (*venue, leg)).collect()
+        };
+        let all = self.feeds.iter_mut().flat_map::<Vec<_>, _>(of);
+        all.filter_map(|(venue, leg)| Some((venue, conn(leg)?))).collect()
+    }
+
+    /// Every leg so far, by number: its venue and its connection's name.
+    pub fn legs(&self) -> impl Iterator<Item = (Venue, &Arc<str>)> {
+        self.legs.iter().map(|leg| (leg.venue, &leg.conn))
     }
 
     /// Counts per venue.

@@ -112,6 +112,12 @@ pub enum LiveError {
         /// At most.
         max: usize,
     },
+    /// A venue that is known from captures alone.
+    #[error("{venue} is known from captures only; it cannot be connected to")]
+    CapturesOnly {
+        /// Which.
+        venue: Venue,
+    },
     /// A venue is named twice.
     #[error("{venue} is named twice")]
     Twice {
@@ -184,8 +190,7 @@ impl LegLink {
 }
 
 impl Link {
-    fn new(venue: &LiveVenue, held_ms_max: u64, now_ns: u64) -> Self {
-        let protocol = protocol(venue.venue);
+    fn new(venue: &LiveVenue, protocol: &'static dyn Protocol, held_ms_max: u64, now_ns: u64) -> Self {
         let symbols = venue.instruments.clone();
         let requests: Vec<_> = symbols.iter().filter_map(|symbol| protocol.snapshot(symbol)).collect();
         let weights = requests.iter().map(|request| request.weight).collect();
@@ -214,16 +219,26 @@ impl Link {
 }
 
 impl LiveVenue {
-    /// Where its WebSocket is.
-    #[must_use]
-    pub fn socket_url(&self) -> &str {
-        self.socket_url.as_deref().unwrap_or(protocol(self.venue).terms().socket_url)
+    /// Its protocol.
+    ///
+    /// # Errors
+    /// [`LiveError::CapturesOnly`].
+    pub fn protocol(&self) -> Result<&'static dyn Protocol, LiveError> {
+        protocol(self.venue).ok_or(LiveError::CapturesOnly { venue: self.venue })
     }
 
-    /// Where its REST is.
+    /// Where its WebSocket is; nowhere if it cannot be connected to.
+    #[must_use]
+    pub fn socket_url(&self) -> &str {
+        let own = || protocol(self.venue).map_or("", |protocol| protocol.terms().socket_url);
+        self.socket_url.as_deref().unwrap_or_else(own)
+    }
+
+    /// Where its REST is; nowhere if it cannot be connected to.
     #[must_use]
     pub fn rest_url(&self) -> &str {
-        self.rest_url.as_deref().unwrap_or(protocol(self.venue).terms().rest_url)
+        let own = || protocol(self.venue).map_or("", |protocol| protocol.terms().rest_url);
+        self.rest_url.as_deref().unwrap_or_else(own)
     }
 
     /// Checks URLs and numbers.
@@ -232,10 +247,11 @@ impl LiveVenue {
     /// [`LiveError`].
     pub fn check(&self) -> Result<(), LiveError> {
         let venue = self.venue;
+        let terms = self.protocol()?.terms();
         let address = |url: &str, source| LiveError::Address { venue, url: url.into(), source };
         address::check_socket_url(self.socket_url()).map_err(|source| address(self.socket_url(), source))?;
         address::check_rest_url(self.rest_url()).map_err(|source| address(self.rest_url(), source))?;
-        let instruments_max = protocol(venue).terms().instruments_max;
+        let instruments_max = terms.instruments_max;
         let numbers = [("instruments", self.instruments.len(), instruments_max), ("legs", self.legs, LEGS_MAX)];
         let wrong = numbers.into_iter().find(|(_, count, max)| !(1..=*max).contains(count));
         wrong.map_or(Ok(()), |(what, count, max)| Err(LiveError::Number { venue, what, count, max }))
@@ -246,7 +262,7 @@ impl LiveVenue {
     /// # Errors
     /// [`RestError`].
     pub async fn assets(&self, within: Duration) -> Result<Vec<SymbolAssets>, RestError> {
-        let protocol = protocol(self.venue);
+        let Some(protocol) = protocol(self.venue) else { return Ok(Vec::new()) };
         let rest = Rest::new(self.rest_url(), tls()?);
         let path = protocol.listing().path;
         let reply = tokio::time::timeout(within, rest.get(&path, rest::LISTING_BYTES_MAX)).await;
@@ -291,8 +307,11 @@ impl Live {
         let clock = Clock { origin: Instant::now() };
         let tls = tls()?;
         let rests: Vec<_> = venues.iter().map(|venue| Rest::new(venue.rest_url(), tls.clone())).collect();
-        let links: Vec<_> =
-            venues.iter().map(|venue| Arc::new(Link::new(venue, options.held_ms_max, clock.now_ns()))).collect();
+        let link = |venue: &LiveVenue| {
+            let protocol = venue.protocol()?;
+            Ok(Arc::new(Link::new(venue, protocol, options.held_ms_max, clock.now_ns())))
+        };
+        let links = venues.iter().map(link).collect::<Result<Vec<_>, LiveError>>()?;
         let queue = FrameQueue::new(options.queue_bytes_max);
         let shared = Arc::new(Shared { queue, clock, now_ns, tls: Arc::new(tls), held_ms_max: options.held_ms_max });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(LiveError::Thread)?;
@@ -346,6 +365,15 @@ impl Live {
         let leg = self.link(venue).and_then(|link| link.legs.iter().find(|leg| *leg.conn == *conn));
         if let Some(leg) = leg {
             leg.machine().resubscribe(self.shared.clock.now_ns(), symbol);
+            leg.wake.notify_one();
+        }
+    }
+
+    /// Gives a connection up that missed a message; it is made anew.
+    pub fn reconnect(&self, venue: Venue, conn: &str) {
+        let leg = self.link(venue).and_then(|link| link.legs.iter().find(|leg| *leg.conn == *conn));
+        if let Some(leg) = leg {
+            leg.machine().give_up(self.shared.clock.now_ns());
             leg.wake.notify_one();
         }
     }

@@ -30,6 +30,9 @@ pub use serve::{
 };
 use std::sync::Arc;
 
+/// The venues that are simulated unless others are named.
+pub const SIMULATED: [Venue; 2] = [Venue::BinanceSpot, Venue::KrakenSpot];
+
 /// More pairs than any venue lists; bounds the memory of a configuration mistake (some 10 KB per pair and venue).
 const PAIRS_MAX: u32 = 20_000;
 /// Least levels of a side; fewer would leave a checksum over ten levels short.
@@ -82,7 +85,7 @@ impl Default for SimulatorConfig {
         Self {
             seed: 1,
             pairs: 12,
-            venues: Venue::ALL.to_vec(),
+            venues: SIMULATED.to_vec(),
             updates_per_second: 200,
             book_levels: 200,
             kraken_depth: 25,
@@ -239,6 +242,7 @@ impl Simulator {
         let done = match venue {
             Venue::BinanceSpot => self.binance.as_mut().and_then(|venue| venue.snapshot(symbol, at_ns, out)),
             Venue::KrakenSpot => self.kraken.as_mut().and_then(|venue| venue.snapshot(symbol, at_ns, out)),
+            _ => None,
         };
         done.is_some()
     }
@@ -249,6 +253,7 @@ impl Simulator {
         match venue {
             Venue::BinanceSpot => self.binance.as_ref()?.book(symbol),
             Venue::KrakenSpot => self.kraken.as_ref()?.book(symbol),
+            _ => None,
         }
     }
 

@@ -2,13 +2,20 @@
 //!
 //! Never: a venue's own rules; those are in the venue's folder.
 
+pub(crate) mod check;
 pub mod listings;
 pub mod number;
+pub(crate) mod numbered;
+pub(crate) mod pulse;
+pub(crate) mod standby;
+pub(crate) mod streams;
+pub(crate) mod text_book;
 pub mod time;
+pub(crate) mod trades;
 
-use crate::raw::RawFrame;
+use crate::raw::{RawFrame, RawKind, RawPayload};
 use market::{Event, LegId, ScaleError, Venue, instrument::DirectoryFull};
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 /// Why a frame gave no event. It goes to the dead letters with this reason; the book stays as it was.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +57,24 @@ pub enum Undecodable {
         venue: Venue,
         /// The symbol, cut to a sane length.
         symbol: Box<str>,
+    },
+    /// Data of an instrument that was not subscribed to.
+    #[error("{venue}: data of {symbol:?}, which was not subscribed to")]
+    Unlisted {
+        /// Who sent it.
+        venue: Venue,
+        /// The symbol, cut to a sane length.
+        symbol: Box<str>,
+    },
+    /// Something that the venue documents is missing, or is none of what it may be.
+    #[error("{venue}: {field} is {text:?}")]
+    Field {
+        /// Who sent it.
+        venue: Venue,
+        /// Of what.
+        field: &'static str,
+        /// What stands there, cut to a sane length.
+        text: Box<str>,
     },
     /// Update ids in an order that the venue excludes.
     #[error("{venue} {symbol}: first update id {first} after last {last}")]
@@ -106,15 +131,61 @@ pub struct FeedCounts {
     pub checksums_matched: u64,
     /// Checksums that did not.
     pub checksums_failed: u64,
+    /// Times that an instrument's check was put aside since it failed on book after book.
+    pub checks_put_aside: u64,
+    /// Times that a leg that stood by took over a book.
+    pub switches: u64,
+    /// Messages missing on a connection, by the venue's own count of them.
+    pub missing: u64,
+    /// Levels that were older than what is known of them, where the venue sends out of order.
+    pub suppressed: u64,
+}
+
+impl std::ops::AddAssign for FeedCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.frames += other.frames;
+        self.ignored += other.ignored;
+        self.undecodable += other.undecodable;
+        self.checksums_matched += other.checksums_matched;
+        self.checksums_failed += other.checksums_failed;
+        self.checks_put_aside += other.checks_put_aside;
+        self.switches += other.switches;
+        self.missing += other.missing;
+        self.suppressed += other.suppressed;
+    }
 }
 
 /// One venue's decoder: raw frames in, events out. No I/O and no clock.
 pub trait VenueFeed: Send {
-    /// Decodes a frame, pushing what it says to `out`. On an error, what was pushed before it still holds.
+    /// Whose it is.
+    fn venue(&self) -> Venue;
+
+    /// What a message says, as events in `out`. On an error, what was pushed before it still holds.
     ///
     /// # Errors
     /// [`Undecodable`]: the frame belongs to the dead letters.
-    fn decode(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) -> Result<(), Undecodable>;
+    fn message(&mut self, arrival: Arrival<'_>, text: &str, out: &mut Vec<Event>) -> Result<(), Undecodable>;
+
+    /// What the answer to a REST request says; the same.
+    ///
+    /// # Errors
+    /// [`Undecodable`]: the frame belongs to the dead letters.
+    fn reply(
+        &mut self,
+        _arrival: Arrival<'_>,
+        _url: Option<&str>,
+        _text: &str,
+        _out: &mut Vec<Event>,
+    ) -> Result<(), Undecodable> {
+        self.counts_mut().ignored += 1;
+        Ok(())
+    }
+
+    /// The arrival's connection began or ended.
+    fn connection(&mut self, _arrival: Arrival<'_>, _out: &mut Vec<Event>) {}
+
+    /// The counts that belong to this feed alone.
+    fn counts_mut(&mut self) -> &mut FeedCounts;
 
     /// What happened so far.
     fn counts(&self) -> FeedCounts;
@@ -124,9 +195,42 @@ pub trait VenueFeed: Send {
         None
     }
 
+    /// Looks for instruments that a leg has ceased to carry although it ticks; they are among [`VenueFeed::repairs`] then.
+    fn look_after(&mut self, _leg: LegId, _now_ns: u64) {}
+
     /// Takes the books, by leg and symbol, that broke and need a subscription anew.
     fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
         Vec::new()
+    }
+
+    /// Takes the legs that missed a message, by the venue's count of all messages of a connection: only a connection
+    /// anew heals that.
+    fn reconnects(&mut self) -> Vec<LegId> {
+        Vec::new()
+    }
+
+    /// Decodes a frame, pushing what it says to `out`. On an error, what was pushed before it still holds.
+    ///
+    /// # Errors
+    /// [`Undecodable`]: the frame belongs to the dead letters.
+    fn decode(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) -> Result<(), Undecodable> {
+        self.counts_mut().frames += 1;
+        let frame = arrival.frame;
+        match frame.kind {
+            RawKind::Ws | RawKind::Http => {}
+            RawKind::Open | RawKind::Close => {
+                self.connection(arrival, out);
+                return Ok(());
+            }
+            RawKind::Send | RawKind::Alive => return Ok(()),
+        }
+        let decoded = match (&frame.raw, frame.kind) {
+            (RawPayload::Binary(_), _) => Err(Undecodable::Binary { venue: self.venue() }),
+            (RawPayload::Text(text), RawKind::Http) => self.reply(arrival, frame.url.as_deref(), text, out),
+            (RawPayload::Text(text), _) => self.message(arrival, text, out),
+        };
+        self.counts_mut().undecodable += u64::from(decoded.is_err());
+        decoded
     }
 }
 
@@ -136,6 +240,44 @@ pub fn open(venue: Venue, listings: Arc<listings::Listings>) -> Box<dyn VenueFee
     match venue {
         Venue::BinanceSpot => Box::new(crate::binance_spot::feed::Feed::new(listings)),
         Venue::KrakenSpot => Box::new(crate::kraken_spot::feed::Feed::new(listings)),
+        Venue::BinanceUsdm => Box::new(crate::binance_usdm::feed::Feed::new(listings)),
+        Venue::Coinbase => Box::new(crate::coinbase::feed::Feed::new(listings)),
+        Venue::Okx => Box::new(crate::okx::feed::Feed::new(listings)),
+        Venue::Bitfinex => Box::new(crate::bitfinex::feed::Feed::new(listings)),
+        Venue::Deribit => Box::new(crate::deribit::feed::Feed::new(listings)),
+        Venue::KrakenFutures => Box::new(crate::kraken_futures::feed::Feed::new(listings)),
+        Venue::Kucoin => Box::new(crate::kucoin::feed::Feed::new(listings)),
+        Venue::Bitstamp => Box::new(crate::bitstamp::feed::Feed::new(listings)),
+        Venue::Gemini => Box::new(crate::gemini::feed::Feed::new(listings)),
+        Venue::Bitmex => Box::new(crate::bitmex::feed::Feed::new(listings)),
+        Venue::Bitget => Box::new(crate::bitget::feed::Feed::new(listings)),
+        Venue::DydxV3 => Box::new(crate::dydx_v3::feed::Feed::new(listings)),
+    }
+}
+
+/// Base and quote asset of a symbol, as its text says them.
+pub(crate) type Assets<'a> = (Cow<'a, str>, Cow<'a, str>);
+
+/// The assets of a symbol by its venue's own rule; none where there is no such rule or it says nothing.
+///
+/// A contract (a future, a perpetual, an option) is an asset of its own: its base is the whole symbol, so that its price
+/// is never mixed with that of what it is about.
+pub(crate) fn assets(venue: Venue, symbol: &str) -> Option<Assets<'_>> {
+    match venue {
+        Venue::BinanceSpot => listings::separated(symbol, '/').or_else(|| listings::joined(symbol)),
+        Venue::KrakenSpot => listings::separated(symbol, '/'),
+        Venue::BinanceUsdm => crate::binance_usdm::message::assets(symbol),
+        Venue::Coinbase => crate::coinbase::message::assets(symbol),
+        Venue::Okx => crate::okx::message::assets(symbol),
+        Venue::Bitfinex => crate::bitfinex::message::assets(symbol),
+        Venue::Deribit => crate::deribit::message::assets(symbol),
+        Venue::KrakenFutures => crate::kraken_futures::message::assets(symbol),
+        Venue::Kucoin => crate::kucoin::message::assets(symbol),
+        Venue::Bitstamp => crate::bitstamp::message::assets(symbol),
+        Venue::Gemini => crate::gemini::message::assets(symbol),
+        Venue::Bitmex => crate::bitmex::message::assets(symbol),
+        Venue::Bitget => crate::bitget::message::assets(symbol),
+        Venue::DydxV3 => crate::dydx_v3::message::assets(symbol),
     }
 }
 

@@ -12,7 +12,8 @@ pub struct LegId(pub u16);
 /// Where an event stands in its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sequence {
-    /// The venue's own update ids, both ends included; a snapshot has both the same.
+    /// The venue's own update ids, both ends included; a snapshot has both the same. With `first` one above `last` it is
+    /// no update, but says that there is none after `last`.
     Venue {
         /// First update id that the event covers.
         first: u64,

@@ -302,7 +302,7 @@ impl<S, D> Guard<S, D> {
 
     #[inline]
     fn offer_venue(&mut self, now_ns: u64, first: u64, last: u64, backwards: Option<LegId>) -> Offer {
-        if first > last {
+        if first > last.saturating_add(1) {
             return Offer::Regression;
         }
         if let Phase::Aside(aside) = &self.phase {
@@ -313,6 +313,10 @@ impl<S, D> Guard<S, D> {
             _ => return self.offer_unshown(last, backwards),
         };
         if last <= shown {
+            if first > last && backwards.is_none() {
+                // No update, but the word that there is none beyond one that is applied already.
+                return Offer::Duplicate;
+            }
             return self.offer_old(now_ns, last, backwards);
         }
         self.below_since_ns = None;

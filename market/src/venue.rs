@@ -12,27 +12,90 @@ pub enum Venue {
     BinanceSpot,
     /// Kraken spot.
     KrakenSpot,
+    /// Binance USD-M futures.
+    BinanceUsdm,
+    /// Coinbase.
+    Coinbase,
+    /// OKX.
+    Okx,
+    /// Bitfinex.
+    Bitfinex,
+    /// Deribit.
+    Deribit,
+    /// Kraken Futures.
+    KrakenFutures,
+    /// KuCoin.
+    Kucoin,
+    /// Bitstamp.
+    Bitstamp,
+    /// Gemini.
+    Gemini,
+    /// BitMEX.
+    Bitmex,
+    /// Bitget.
+    Bitget,
+    /// dYdX v3.
+    DydxV3,
 }
 
 /// The text names no venue that this build knows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown venue {name:?}: one of binance_spot, kraken_spot is meant")]
+#[error("unknown venue {name:?}: one of {} is meant", Names)]
 pub struct UnknownVenue {
     /// The name as given.
     pub name: Box<str>,
 }
 
+/// Every name, separated by commas.
+struct Names;
+
+impl fmt::Display for Names {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, venue) in Venue::ALL.into_iter().enumerate() {
+            write!(out, "{}{venue}", if at == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
 impl Venue {
     /// Every venue, in the order of their codes.
-    pub const ALL: [Self; 2] = [Self::BinanceSpot, Self::KrakenSpot];
+    pub const ALL: [Self; 14] = [
+        Self::BinanceSpot,
+        Self::KrakenSpot,
+        Self::BinanceUsdm,
+        Self::Coinbase,
+        Self::Okx,
+        Self::Bitfinex,
+        Self::Deribit,
+        Self::KrakenFutures,
+        Self::Kucoin,
+        Self::Bitstamp,
+        Self::Gemini,
+        Self::Bitmex,
+        Self::Bitget,
+        Self::DydxV3,
+    ];
 
-    /// Whether the venue numbers the updates of a book itself, strictly rising; streams of other venues are numbered in
-    /// the order of their arrival.
+    /// Whether the venue numbers the updates of a book itself, strictly rising and comparable between connections;
+    /// streams of other venues are numbered in the order of their arrival.
     #[must_use]
     pub const fn numbers_updates(self) -> bool {
         match self {
-            Self::BinanceSpot => true,
-            Self::KrakenSpot => false,
+            Self::BinanceSpot
+            | Self::BinanceUsdm
+            | Self::Okx
+            | Self::Deribit
+            | Self::KrakenFutures
+            | Self::Kucoin
+            | Self::Bitstamp => true,
+            Self::KrakenSpot
+            | Self::Coinbase
+            | Self::Bitfinex
+            | Self::Gemini
+            | Self::Bitmex
+            | Self::Bitget
+            | Self::DydxV3 => false,
         }
     }
 
@@ -42,6 +105,18 @@ impl Venue {
         match self {
             Self::BinanceSpot => "binance_spot",
             Self::KrakenSpot => "kraken_spot",
+            Self::BinanceUsdm => "binance_usdm",
+            Self::Coinbase => "coinbase",
+            Self::Okx => "okx",
+            Self::Bitfinex => "bitfinex",
+            Self::Deribit => "deribit",
+            Self::KrakenFutures => "kraken_futures",
+            Self::Kucoin => "kucoin",
+            Self::Bitstamp => "bitstamp",
+            Self::Gemini => "gemini",
+            Self::Bitmex => "bitmex",
+            Self::Bitget => "bitget",
+            Self::DydxV3 => "dydx_v3",
         }
     }
 }
@@ -55,12 +130,30 @@ impl fmt::Display for Venue {
 impl FromStr for Venue {
     type Err = UnknownVenue;
 
-    /// Reads a name; `binance`, `kraken` and the protocol name `kraken_v2` are accepted as well.
+    /// Reads a name; `binance`, `kraken` and the protocol names `kraken_v1` and `kraken_v2` are accepted as well.
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         match name {
-            "binance_spot" | "binance" => Ok(Self::BinanceSpot),
-            "kraken_spot" | "kraken" | "kraken_v2" => Ok(Self::KrakenSpot),
-            _ => Err(UnknownVenue { name: name.into() }),
+            "binance" => Ok(Self::BinanceSpot),
+            "kraken" | "kraken_v1" | "kraken_v2" => Ok(Self::KrakenSpot),
+            _ => {
+                let known = Self::ALL.into_iter().find(|venue| venue.name() == name);
+                known.ok_or_else(|| UnknownVenue { name: name.into() })
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_read_back_and_an_unknown_one_is_told_all_of_them() {
+        for venue in Venue::ALL {
+            assert_eq!(venue.name().parse(), Ok(venue));
+        }
+        assert_eq!("kraken_v1".parse(), Ok(Venue::KrakenSpot));
+        let unknown = "mtgox".parse::<Venue>().unwrap_err().to_string();
+        assert!(unknown.contains("\"mtgox\"") && unknown.contains("binance_spot, kraken_spot, "), "{unknown}");
     }
 }

@@ -31,10 +31,10 @@ pub(crate) struct TradeTape {
 impl TradeTape {
     /// Decides about a trade and remembers it if it is the newest.
     pub(crate) fn offer(&mut self, scale: Scale, trade: &Trade, generation: u64, now_ms: u64) -> TradeVerdict {
-        let mut verdict = self.guard.offer(trade.order);
+        let mut verdict = self.guard.offer(trade.order, &trade.id);
         if verdict == TradeVerdict::Late && self.is_restarted(generation, now_ms) {
             self.guard = TradeGuard::default();
-            verdict = self.guard.offer(trade.order);
+            verdict = self.guard.offer(trade.order, &trade.id);
         }
         if verdict == TradeVerdict::Shown {
             self.last = Some(ShownTrade { scale, trade: trade.clone() });
@@ -64,7 +64,7 @@ mod tests {
 
     fn offer(tape: &mut TradeTape, order: u64, generation: u64, now_ms: u64) -> TradeVerdict {
         let trade = Trade {
-            id: order.to_string().into(),
+            id: format!("{generation}-{order}").into(),
             order,
             tick_index: 1,
             quantity: U256::ONE,

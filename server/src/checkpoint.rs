@@ -50,7 +50,20 @@ pub const FILE_BYTES_MAX: u64 = 1 << 30;
 pub const fn is_kept(venue: Venue) -> bool {
     match venue {
         // Order books: every tick is a level, and every book is rebuilt from a snapshot of the venue.
-        Venue::BinanceSpot | Venue::KrakenSpot => true,
+        Venue::BinanceSpot
+        | Venue::KrakenSpot
+        | Venue::BinanceUsdm
+        | Venue::Coinbase
+        | Venue::Okx
+        | Venue::Bitfinex
+        | Venue::Deribit
+        | Venue::KrakenFutures
+        | Venue::Kucoin
+        | Venue::Bitstamp
+        | Venue::Gemini
+        | Venue::Bitmex
+        | Venue::Bitget
+        | Venue::DydxV3 => true,
     }
 }
 

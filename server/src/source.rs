@@ -268,6 +268,9 @@ pub fn connect(live: &Live, directory: &Directory, outlet: &mut Outlet) -> Resul
             outlet.frame(venue, &frame, position)?;
         }
         outlet.flush()?;
+        for (venue, conn) in outlet.decoder.reconnects() {
+            live.reconnect(venue, &conn);
+        }
         for repair in outlet.decoder.repairs() {
             live.repair(repair.venue, &repair.conn, &repair.symbol);
         }

@@ -3,31 +3,28 @@
 //! Never: a REST reply whose instrument is uncertain taken for one's own.
 
 use super::{
-    book,
+    book::rows,
     message::{Aside, Combined, Depth, DepthSnapshot, Trade},
 };
-use crate::{
-    raw::{RawKind, RawPayload},
-    venue_feed::{
-        self, Arrival, FeedCounts, Undecodable, VenueFeed, excerpt,
-        listings::{Listings, Request},
-        number::{Steps, Subject, token},
-        time,
-    },
+use crate::venue_feed::{
+    self, Arrival, FeedCounts, Undecodable, VenueFeed, excerpt,
+    listings::Listings,
+    number::{Subject, token},
+    numbered::{BookText, Numbered},
+    time,
+    trades::TradeText,
 };
 use foldhash::HashMap;
-use market::{Body, Event, LegId, SymbolId, Venue, trade::TRADE_ID_BYTES_MAX};
+use market::{Event, LegId, Side, Venue, Window, trade::TRADE_ID_BYTES_MAX};
 use std::sync::Arc;
 
 const VENUE: Venue = Venue::BinanceSpot;
 
-#[derive(Debug)]
-struct Stream {
-    symbol: SymbolId,
-    steps: Steps,
-    /// Which of `trade` and `aggTrade` this instrument's trades are; the first seen, since both tell the same trades.
-    trades: Option<TradeKind>,
-}
+/// Levels a side that a snapshot of this venue knows.
+const SNAPSHOT_LEVELS: u32 = 1_000;
+
+/// Rule 4: what the snapshot did not know is known only once touched.
+const WINDOW: Window = Window::Known(SNAPSHOT_LEVELS);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TradeKind {
@@ -38,10 +35,12 @@ enum TradeKind {
 /// The decoder of Binance spot.
 #[derive(Debug)]
 pub struct Feed {
-    listings: Arc<Listings>,
-    streams: HashMap<Box<str>, Stream>,
+    books: Numbered,
+    /// Which of `trade` and `aggTrade` an instrument's trades are; the first seen, since both tell the same trades.
+    trades: HashMap<Box<str>, TradeKind>,
     /// The leg that streams came on last; REST replies belong to it.
     stream_leg: LegId,
+    repairs: Vec<(LegId, Box<str>)>,
     counts: FeedCounts,
 }
 
@@ -49,22 +48,70 @@ impl Feed {
     /// A feed that lists its instruments there.
     #[must_use]
     pub fn new(listings: Arc<Listings>) -> Self {
-        Self { listings, streams: HashMap::default(), stream_leg: LegId(0), counts: FeedCounts::default() }
+        let (trades, repairs) = (HashMap::default(), Vec::new());
+        let books = Numbered::new(VENUE, listings);
+        Self { books, trades, stream_leg: LegId(0), repairs, counts: FeedCounts::default() }
     }
 
-    fn stream(&mut self, symbol: &str, received_ns: u64, out: &mut Vec<Event>) -> Result<&mut Stream, Undecodable> {
-        if !self.streams.contains_key(symbol) {
-            let anchored = VENUE.numbers_updates();
-            let request = Request { venue: VENUE, symbol, anchored, leg: self.stream_leg, received_ns };
-            let (instrument, listing) = self.listings.list(request)?;
-            out.push(listing);
-            let stream = Stream { symbol: instrument.id, steps: Steps::default(), trades: None };
-            self.streams.insert(symbol.into(), stream);
+    fn depth(&mut self, arrival: Arrival<'_>, data: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
+        let depth: Depth<'_> = json(data)?;
+        let (first, last) = (depth.first, depth.last);
+        if first > last {
+            return Err(Undecodable::Ids { venue: VENUE, symbol: depth.symbol.as_ref().into(), first, last });
         }
-        self.streams.get_mut(symbol).ok_or_else(|| Undecodable::Symbol { venue: VENUE, symbol: excerpt(symbol) })
+        let venue_ns = time::from_ms(VENUE, depth.event_ms)?;
+        let levels = rows(&depth.bids, &depth.asks);
+        let text = BookText { symbol: &depth.symbol, levels, window: WINDOW, venue_ns };
+        self.books.delta(arrival, (first, last), text, out)
     }
 
-    fn message(&mut self, text: &str, received_ns: u64, out: &mut Vec<Event>) -> Result<(), Undecodable> {
+    fn trade(
+        &mut self,
+        arrival: Arrival<'_>,
+        kind: TradeKind,
+        data: &str,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Undecodable> {
+        let trade: Trade<'_> = json(data)?;
+        let venue_ns = time::from_ms(VENUE, trade.trade_ms)?;
+        let id = match kind {
+            TradeKind::Single => trade.trade_id,
+            TradeKind::Aggregate => trade.aggregate_id,
+        };
+        let id = id.map(token).filter(|id| id.len() <= TRADE_ID_BYTES_MAX);
+        let stream = self.books.stream(&trade.symbol, arrival, out)?;
+        let known = self.trades.get(&*trade.symbol).copied();
+        if known.is_none() {
+            self.trades.insert(trade.symbol.as_ref().into(), kind);
+        }
+        if known.is_some_and(|known| known != kind) {
+            self.counts.ignored += 1;
+            return Ok(());
+        }
+        let order = id.and_then(|id| id.parse().ok());
+        let (Some(id), Some(order)) = (id, order) else {
+            return Err(Undecodable::TradeId { venue: VENUE, symbol: excerpt(&trade.symbol) });
+        };
+        let subject = Subject { venue: VENUE, symbol: &trade.symbol };
+        let taker = if trade.buyer_made { Side::Ask } else { Side::Bid };
+        let (price, quantity) = (token(trade.price), token(trade.quantity));
+        let text = TradeText { id, order: Some(order), at: 0, price, quantity, taker, venue_ns };
+        out.push(text.event(subject, stream.symbol, stream.steps, arrival)?);
+        Ok(())
+    }
+}
+
+fn json<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Result<T, Undecodable> {
+    venue_feed::json(VENUE, text)
+}
+
+impl VenueFeed for Feed {
+    fn venue(&self) -> Venue {
+        VENUE
+    }
+
+    fn message(&mut self, arrival: Arrival<'_>, text: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
+        self.stream_leg = arrival.leg;
         let combined: Combined<'_> = match json(text) {
             Ok(combined) => combined,
             Err(_) if serde_json::from_str::<Aside<'_>>(text).is_ok_and(|aside| aside.is_one()) => {
@@ -75,9 +122,9 @@ impl Feed {
         };
         let (_, channel) = combined.stream.split_once('@').unwrap_or_default();
         match channel.split('@').next().unwrap_or_default() {
-            "depth" => self.depth(combined.data.get(), received_ns, out),
-            "trade" => self.trade(TradeKind::Single, combined.data.get(), received_ns, out),
-            "aggTrade" => self.trade(TradeKind::Aggregate, combined.data.get(), received_ns, out),
+            "depth" => self.depth(arrival, combined.data.get(), out),
+            "trade" => self.trade(arrival, TradeKind::Single, combined.data.get(), out),
+            "aggTrade" => self.trade(arrival, TradeKind::Aggregate, combined.data.get(), out),
             _ => {
                 self.counts.ignored += 1;
                 Ok(())
@@ -85,56 +132,12 @@ impl Feed {
         }
     }
 
-    fn depth(&mut self, data: &str, received_ns: u64, out: &mut Vec<Event>) -> Result<(), Undecodable> {
-        let depth: Depth<'_> = json(data)?;
-        let venue_ns = time::from_ms(VENUE, depth.event_ms)?;
-        let leg = self.stream_leg;
-        let stream = self.stream(&depth.symbol, received_ns, out)?;
-        let delta = book::delta(&depth, &mut stream.steps)?;
-        out.push(Event::of(stream.symbol, leg, received_ns, venue_ns, Body::Delta(delta)));
-        Ok(())
-    }
-
-    fn trade(
-        &mut self,
-        kind: TradeKind,
-        data: &str,
-        received_ns: u64,
-        out: &mut Vec<Event>,
-    ) -> Result<(), Undecodable> {
-        let message: Trade<'_> = json(data)?;
-        let venue_ns = time::from_ms(VENUE, message.trade_ms)?;
-        let leg = self.stream_leg;
-        let id = match kind {
-            TradeKind::Single => message.trade_id,
-            TradeKind::Aggregate => message.aggregate_id,
-        };
-        let id = id.map(token).filter(|id| id.len() <= TRADE_ID_BYTES_MAX);
-        let stream = self.stream(&message.symbol, received_ns, out)?;
-        if *stream.trades.get_or_insert(kind) != kind {
-            self.counts.ignored += 1;
-            return Ok(());
-        }
-        let subject = Subject { venue: VENUE, symbol: &message.symbol };
-        // A trade's steps are its own: a finer one must not touch the book's.
-        let mut steps = stream.steps;
-        let (tick_index, quantity) = subject.pair(&mut steps, token(message.price), token(message.quantity))?;
-        let order = id.and_then(|id| id.parse().ok());
-        let (Some(id), Some(order)) = (id, order) else {
-            return Err(Undecodable::TradeId { venue: VENUE, symbol: excerpt(&message.symbol) });
-        };
-        let taker = if message.buyer_made { market::Side::Ask } else { market::Side::Bid };
-        let trade = market::Trade { id: id.into(), order, tick_index, quantity, taker, venue_ns };
-        out.push(Event::of(stream.symbol, leg, received_ns, venue_ns, Body::Trade { scale: steps.scale(), trade }));
-        Ok(())
-    }
-
     /// A REST reply names no symbol; its request does, or it belongs to the only instrument there is.
     fn reply(
         &mut self,
+        arrival: Arrival<'_>,
         url: Option<&str>,
         text: &str,
-        received_ns: u64,
         out: &mut Vec<Event>,
     ) -> Result<(), Undecodable> {
         if url.is_some_and(|url| !url.contains("/depth")) {
@@ -142,49 +145,41 @@ impl Feed {
             return Ok(());
         }
         let named = url.and_then(|url| url.split(['?', '&']).find_map(|part| part.strip_prefix("symbol=")));
-        let only = || if self.streams.len() == 1 { self.streams.keys().next().map(|key| &**key) } else { None };
-        let symbol = named.or_else(only).map(str::to_owned);
+        let symbol = named.or_else(|| self.books.only()).map(str::to_owned);
         let symbol = symbol.ok_or(Undecodable::Symbol { venue: VENUE, symbol: Box::default() })?;
         let message: DepthSnapshot<'_> = json(text)?;
-        let leg = self.stream_leg;
-        let stream = self.stream(&symbol, received_ns, out)?;
-        let snapshot = book::snapshot(&symbol, &message, &mut stream.steps)?;
-        out.push(Event::of(stream.symbol, leg, received_ns, 0, Body::Snapshot(snapshot)));
-        Ok(())
+        let levels = rows(&message.bids, &message.asks);
+        let text = BookText { symbol: &symbol, levels, window: WINDOW, venue_ns: 0 };
+        self.books.snapshot(Arrival { leg: self.stream_leg, ..arrival }, message.last, text, out)
     }
-}
 
-fn json<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Result<T, Undecodable> {
-    venue_feed::json(VENUE, text)
-}
+    fn connection(&mut self, arrival: Arrival<'_>, _out: &mut Vec<Event>) {
+        self.books.reconnected(arrival.leg);
+    }
 
-impl VenueFeed for Feed {
-    fn decode(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) -> Result<(), Undecodable> {
-        self.counts.frames += 1;
-        let frame = arrival.frame;
-        if !matches!(frame.kind, RawKind::Ws | RawKind::Http) {
-            return Ok(());
-        }
-        let RawPayload::Text(text) = &frame.raw else { return Err(Undecodable::Binary { venue: VENUE }) };
-        let decoded = if frame.kind == RawKind::Ws {
-            self.stream_leg = arrival.leg;
-            self.message(text, frame.ts_ns, out)
-        } else {
-            self.reply(frame.url.as_deref(), text, frame.ts_ns, out)
-        };
-        self.counts.undecodable += u64::from(decoded.is_err());
-        decoded
+    fn counts_mut(&mut self) -> &mut FeedCounts {
+        &mut self.counts
     }
 
     fn counts(&self) -> FeedCounts {
         self.counts
+    }
+
+    fn look_after(&mut self, leg: LegId, now_ns: u64) {
+        let dead = self.books.dead(leg, now_ns);
+        self.repairs.extend(dead.into_iter().map(|symbol| (leg, symbol)));
+    }
+
+    fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
+        std::mem::take(&mut self.repairs)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::raw::RawFrame;
+    use crate::raw::{RawFrame, RawKind, RawPayload};
+    use market::Body;
 
     struct Wire {
         feed: Feed,

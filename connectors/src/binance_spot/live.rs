@@ -35,6 +35,7 @@ const TERMS: Terms = Terms {
     // Rule 1: two streams for each.
     instruments_max: 512,
     weight_per_minute: 6_000,
+    ping_ms: 0,
 };
 
 /// The start of every message of a combined stream.
@@ -74,7 +75,7 @@ impl Protocol for BinanceSpot {
         Self::request("SUBSCRIBE", symbols, id)
     }
 
-    fn unsubscribe(&self, symbol: &str, id: u64) -> String {
+    fn unsubscribe(&self, symbol: &str, _handle: Option<&str>, id: u64) -> String {
         Self::request("UNSUBSCRIBE", &[symbol], id)
     }
 
@@ -144,7 +145,7 @@ mod tests {
             two,
             r#"{"method":"SUBSCRIBE","params":["btcusdt@depth@100ms","btcusdt@trade","ethusdt@depth@100ms","ethusdt@trade"],"id":7}"#
         );
-        let one = BinanceSpot.unsubscribe("BTCUSDT", 8);
+        let one = BinanceSpot.unsubscribe("BTCUSDT", None, 8);
         assert_eq!(one, r#"{"method":"UNSUBSCRIBE","params":["btcusdt@depth@100ms","btcusdt@trade"],"id":8}"#);
         let snapshot = BinanceSpot.snapshot("币安人生USDT").unwrap();
         assert!(snapshot.path.starts_with("/api/v3/depth?symbol=%E5%B8%81"), "{}", snapshot.path);

@@ -37,6 +37,7 @@ const TERMS: Terms = Terms {
     instruments_max: 2_000,
     // The list of instruments is all that is asked by REST.
     weight_per_minute: 60,
+    ping_ms: 0,
 };
 
 /// The start of the messages that say nothing but that the connection lives, as the venue writes them.
@@ -64,7 +65,7 @@ impl Protocol for KrakenSpot {
         json!({ "method": "subscribe", "params": params, "req_id": id }).to_string()
     }
 
-    fn unsubscribe(&self, symbol: &str, id: u64) -> String {
+    fn unsubscribe(&self, symbol: &str, _handle: Option<&str>, id: u64) -> String {
         let params = json!({ "channel": "book", "symbol": [symbol], "depth": DEPTH });
         json!({ "method": "unsubscribe", "params": params, "req_id": id }).to_string()
     }
@@ -158,7 +159,7 @@ mod tests {
                    "params":{"channel":"book","symbol":["BTC/USD","ETH/USD"],"depth":100,"snapshot":true}})
         );
         assert_eq!(
-            value(KrakenSpot.unsubscribe("BTC/USD", 8)),
+            value(KrakenSpot.unsubscribe("BTC/USD", None, 8)),
             json!({"method":"unsubscribe","req_id":8,
                    "params":{"channel":"book","symbol":["BTC/USD"],"depth":100}})
         );

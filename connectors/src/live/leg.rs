@@ -69,6 +69,9 @@ pub enum Fault {
     /// The server said that it goes away.
     #[error("the server goes away")]
     Leaving,
+    /// A message of the connection is missing, by the venue's count of them.
+    #[error("a message of the connection is missing")]
+    Missing,
 }
 
 /// What to do next.
@@ -109,6 +112,10 @@ struct Open {
     /// Data came.
     proven: bool,
     leave_at_ns: u64,
+    /// When a ping of ours was sent last, or the connection opened.
+    pinged_ns: u64,
+    /// A message is missing on it.
+    missing: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -128,6 +135,8 @@ pub struct Leg {
     by_rest: bool,
     subscriptions: Vec<Subscription>,
     by_key: HashMap<Box<str>, usize>,
+    /// The connection's own names of instruments.
+    by_handle: HashMap<Box<str>, usize>,
     link: Link,
     backoff: Backoff,
     next_id: u64,
@@ -153,6 +162,7 @@ impl Leg {
             held_max_ms: HELD_MS_MAX,
             by_rest: symbols.first().is_some_and(|symbol| protocol.snapshot(symbol).is_some()),
             by_key: keys.collect(),
+            by_handle: HashMap::default(),
             subscriptions: symbols.iter().map(|symbol| Subscription::new(symbol)).collect(),
             link: Link::Down { retry_at_ns: now_ns.saturating_add(ms(STAGGER_MS.saturating_mul(index))) },
             backoff: Backoff::default(),
@@ -242,7 +252,10 @@ impl Leg {
             acknowledged_ns: now_ns,
             proven: false,
             leave_at_ns: NEVER,
+            pinged_ns: now_ns,
+            missing: false,
         });
+        self.greet();
         let all: Vec<usize> = (0..self.subscriptions.len()).collect();
         for batch in all.chunks(terms.batch.max(1)) {
             self.ask(Purpose::Subscribe, batch);
@@ -250,6 +263,24 @@ impl Leg {
         }
         self.next_send_ns = now_ns;
         self.scan_at_ns = now_ns.saturating_add(ms(terms.silence_ms));
+        if terms.ping_ms > 0 {
+            self.look_at(now_ns.saturating_add(ms(terms.ping_ms)));
+        }
+    }
+
+    fn greet(&mut self) {
+        for text in self.protocol.greeting(self.next_id) {
+            self.next_id += 1;
+            self.due.push_back(Action::Send(text));
+        }
+    }
+
+    /// The connection lacks a message, or its books cannot be mended on it: it is given up.
+    pub fn give_up(&mut self, now_ns: u64) {
+        if let Link::Open(open) = &mut self.link {
+            open.missing = true;
+            self.look_at(now_ns);
+        }
     }
 
     /// A connection ended or was not made. The next one is for later, by 64 random bits, or by what the server asked for.
@@ -271,6 +302,7 @@ impl Leg {
         self.outbox.clear();
         self.asked.clear();
         self.due.clear();
+        self.by_handle.clear();
         self.scan_at_ns = NEVER;
         self.subscriptions.iter_mut().for_each(Subscription::forget);
     }
@@ -296,10 +328,22 @@ impl Leg {
             }
             Answer::Data(key) => {
                 open.proven = true;
-                if let Some(at) = self.by_key.get(&*key).copied() {
+                if let Some(at) = self.named(&key) {
                     self.flows(at);
                 }
             }
+            Answer::Subscribed { key, handle } => {
+                if let Some(at) = self.by_key.get(&*key).copied() {
+                    self.by_handle.insert(handle.into(), at);
+                    self.replied(now_ns, None, Some(&key), None);
+                }
+            }
+            Answer::Unsubscribed(handle) => {
+                if let Some(at) = self.by_handle.remove(&*handle) {
+                    self.ended_subscription(now_ns, at);
+                }
+            }
+            Answer::Respond(text) => self.due.push_back(Action::Send(text)),
             Answer::Reply { request, key, refusal } => {
                 self.replied(now_ns, request, key.as_deref(), refusal.as_deref());
             }
@@ -365,7 +409,10 @@ impl Leg {
         let text = match (purpose, &*names) {
             (Purpose::Subscribe, names) => Some(self.protocol.subscribe(names, id)),
             (Purpose::Beside, names) => self.protocol.subscribe_beside(names, id),
-            (Purpose::Unsubscribe, [name, ..]) => Some(self.protocol.unsubscribe(name, id)),
+            (Purpose::Unsubscribe, [name, ..]) => {
+                let handle = symbols.first().and_then(|at| self.handle(*at));
+                Some(self.protocol.unsubscribe(name, handle, id))
+            }
             (Purpose::Unsubscribe, []) => None,
         };
         if let Some(text) = text {
@@ -387,6 +434,24 @@ impl Leg {
         if self.by_rest {
             self.due.push_back(Action::Carried(at));
         }
+    }
+
+    /// The instrument of a key, or of a handle of this connection.
+    fn named(&self, name: &str) -> Option<usize> {
+        self.by_key.get(name).or_else(|| self.by_handle.get(name)).copied()
+    }
+
+    /// A subscription was ended, as a handle says; a request that asked for it is answered with that.
+    fn ended_subscription(&mut self, now_ns: u64, at: usize) {
+        let asked = |request: &Request| request.purpose == Purpose::Unsubscribe && request.symbols.contains(&at);
+        if let Some(found) = self.asked.iter().position(asked) {
+            self.asked.swap_remove(found);
+        }
+        self.answered(now_ns, Purpose::Unsubscribe, at, None);
+    }
+
+    fn handle(&self, at: usize) -> Option<&str> {
+        self.by_handle.iter().find(|(_, known)| **known == at).map(|(handle, _)| &**handle)
     }
 
     fn replied(&mut self, now_ns: u64, id: Option<u64>, key: Option<&str>, refusal: Option<&str>) {

@@ -24,6 +24,17 @@ pub enum Answer<'a> {
         /// What is wrong with it, in the venue's words.
         refusal: Option<Box<str>>,
     },
+    /// An instrument was subscribed to, and its messages name it by this handle of the connection from now on.
+    Subscribed {
+        /// The instrument, as by [`Protocol::key`].
+        key: Cow<'a, str>,
+        /// The handle; [`Answer::Data`] and [`Answer::Unsubscribed`] may name it in place of the key.
+        handle: Cow<'a, str>,
+    },
+    /// The subscription with this handle ended.
+    Unsubscribed(Cow<'a, str>),
+    /// It asks whether we live, and wants this text.
+    Respond(String),
     /// The server says that it goes away soon.
     Leaving,
 }
@@ -71,6 +82,8 @@ pub struct Terms {
     pub instruments_max: usize,
     /// Weight of REST requests in any minute.
     pub weight_per_minute: u32,
+    /// After so much silence of ours and theirs [`Protocol::ping`] is sent, in milliseconds; 0 for never.
+    pub ping_ms: u64,
 }
 
 /// The protocol of one venue.
@@ -87,8 +100,18 @@ pub trait Protocol: Send + Sync {
     /// The request that subscribes to the books of these.
     fn subscribe(&self, symbols: &[&str], id: u64) -> String;
 
-    /// The request that ends the subscription to the book of one.
-    fn unsubscribe(&self, symbol: &str, id: u64) -> String;
+    /// What is said first on a connection, before anything is subscribed to; it is not waited for.
+    fn greeting(&self, _id: u64) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// What is said on a connection that is silent, so that the venue answers.
+    fn ping(&self, _id: u64) -> Option<String> {
+        None
+    }
+
+    /// The request that ends the subscription to the book of one, which has this handle where the venue gave one.
+    fn unsubscribe(&self, symbol: &str, handle: Option<&str>, id: u64) -> String;
 
     /// The request that subscribes to what goes beside the books of these, where that needs one of its own.
     fn subscribe_beside(&self, symbols: &[&str], id: u64) -> Option<String>;
@@ -109,11 +132,23 @@ pub trait Protocol: Send + Sync {
     fn assets(&self, body: &str) -> Result<Vec<SymbolAssets>, Undecodable>;
 }
 
-/// The protocol of a venue.
+/// The protocol of a venue that can be connected to; none of one that is known from captures alone.
 #[must_use]
-pub fn protocol(venue: Venue) -> &'static dyn Protocol {
+pub fn protocol(venue: Venue) -> Option<&'static dyn Protocol> {
     match venue {
-        Venue::BinanceSpot => &crate::binance_spot::live::BinanceSpot,
-        Venue::KrakenSpot => &crate::kraken_spot::live::KrakenSpot,
+        Venue::BinanceSpot => Some(&crate::binance_spot::live::BinanceSpot),
+        Venue::KrakenSpot => Some(&crate::kraken_spot::live::KrakenSpot),
+        Venue::BinanceUsdm => Some(&crate::binance_usdm::live::BinanceUsdm),
+        Venue::Coinbase => Some(&crate::coinbase::live::Coinbase),
+        Venue::Okx => Some(&crate::okx::live::Okx),
+        Venue::Bitfinex => Some(&crate::bitfinex::live::Bitfinex),
+        Venue::Deribit => Some(&crate::deribit::live::Deribit),
+        Venue::KrakenFutures
+        | Venue::Kucoin
+        | Venue::Bitstamp
+        | Venue::Gemini
+        | Venue::Bitmex
+        | Venue::Bitget
+        | Venue::DydxV3 => None,
     }
 }

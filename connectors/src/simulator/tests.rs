@@ -149,7 +149,7 @@ impl Rebuilt {
                 (_, RawKind::Open | RawKind::Close | RawKind::Alive | RawKind::Send) => {}
                 (Venue::BinanceSpot, RawKind::Http) => self.rest(text, frame.url.as_deref().unwrap()),
                 (Venue::BinanceSpot, RawKind::Ws) => self.binance(text),
-                (Venue::KrakenSpot, _) => self.kraken(text),
+                _ => self.kraken(text),
             }
         }
     }

@@ -2,10 +2,10 @@
 //!
 //! Never: a guess about a symbol that no rule splits; it is refused by name.
 
-use super::{Undecodable, excerpt};
-use foldhash::HashMap;
+use super::{Undecodable, assets, excerpt};
+use foldhash::{HashMap, HashSet};
 use market::{Body, Directory, Event, Instrument, LegId, Listing, Venue};
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 /// Longest symbol taken from a venue, in bytes; `ibc/` denominations have 68.
 pub const SYMBOL_BYTES_MAX: usize = 128;
@@ -32,6 +32,8 @@ pub struct Listings {
     block: u64,
     /// The epoch of a numbered stream of which nothing is known.
     unknown: u64,
+    /// The symbols that were subscribed to, of venues where that is known.
+    only: HashMap<Venue, HashSet<Box<str>>>,
 }
 
 impl Listings {
@@ -70,6 +72,13 @@ impl Listings {
         Self { unknown: self.block, ..self }
     }
 
+    /// Says which symbols of a venue were subscribed to; others are refused by name.
+    #[must_use]
+    pub fn with_only<'a>(mut self, venue: Venue, symbols: impl IntoIterator<Item = &'a str>) -> Self {
+        self.only.entry(venue).or_default().extend(symbols.into_iter().map(Box::from));
+        self
+    }
+
     /// The directory that is filled.
     #[must_use]
     pub fn directory(&self) -> &Arc<Directory> {
@@ -93,9 +102,13 @@ impl Listings {
         if symbol.is_empty() || symbol.len() > SYMBOL_BYTES_MAX {
             return Err(unknown());
         }
-        let named = self.assets.get(&(venue, symbol.into())).map(|(base, quote)| (&**base, &**quote));
-        let (asset_0, asset_1) = named.or_else(|| split(symbol)).ok_or_else(unknown)?;
-        let instrument = self.directory.intern(venue, symbol, asset_0, asset_1)?;
+        if self.only.get(&venue).is_some_and(|only| !only.contains(symbol)) {
+            return Err(Undecodable::Unlisted { venue, symbol: excerpt(symbol) });
+        }
+        let named = self.assets.get(&(venue, symbol.into()));
+        let named = named.map(|(base, quote)| (Cow::Borrowed(&**base), Cow::Borrowed(&**quote)));
+        let (asset_0, asset_1) = named.or_else(|| assets(venue, symbol)).ok_or_else(unknown)?;
+        let instrument = self.directory.intern(venue, symbol, &asset_0, &asset_1)?;
         let reached = self.epochs.get(&*instrument.text).copied();
         let epoch = match (anchored, reached) {
             (true, reached) => reached.unwrap_or(self.unknown),
@@ -119,16 +132,20 @@ pub(crate) struct Request<'a> {
     pub(crate) received_ns: u64,
 }
 
-/// Splits `BASE/QUOTE`, or `BASEQUOTE` by a known quote asset.
-fn split(symbol: &str) -> Option<(&str, &str)> {
-    if let Some((base, quote)) = symbol.split_once('/') {
-        return (!base.is_empty() && !quote.is_empty()).then_some((base, quote));
+/// Splits `BASE/QUOTE`, or by another separator: at its first place.
+pub(crate) fn separated(symbol: &str, separator: char) -> Option<super::Assets<'_>> {
+    let (base, quote) = symbol.split_once(separator)?;
+    (!base.is_empty() && !quote.is_empty()).then_some((base.into(), quote.into()))
+}
+
+/// Splits `BASEQUOTE` by a known quote asset.
+pub(crate) fn joined(symbol: &str) -> Option<super::Assets<'_>> {
+    if symbol.contains('/') {
+        return None;
     }
-    QUOTE_ASSETS
-        .iter()
-        .filter_map(|quote| symbol.strip_suffix(quote).map(|base| (base, *quote)))
-        .filter(|(base, _)| !base.is_empty())
-        .max_by_key(|(_, quote)| quote.len())
+    let of = |quote: &'static str| symbol.strip_suffix(quote).map(|base| (base, quote));
+    let splits = QUOTE_ASSETS.iter().filter_map(|quote| of(quote)).filter(|(base, _)| !base.is_empty());
+    splits.max_by_key(|(_, quote)| quote.len()).map(|(base, quote)| (base.into(), quote.into()))
 }
 
 #[cfg(test)]
@@ -148,8 +165,18 @@ mod tests {
             ("WHAT", None),
             ("/USD", None),
         ] {
-            assert_eq!(split(symbol), right, "{symbol}");
+            let right = right.map(|(base, quote)| (base.into(), quote.into()));
+            assert_eq!(assets(Venue::BinanceSpot, symbol), right, "{symbol}");
         }
+    }
+
+    #[test]
+    fn what_was_not_subscribed_to_is_refused_by_name() {
+        let listings = Listings::new(Arc::default()).with_only(Venue::BinanceSpot, ["BTCUSDT"]);
+        listings.introduce(Venue::BinanceSpot, "BTCUSDT", 5).unwrap();
+        listings.introduce(Venue::KrakenSpot, "ETH/USD", 5).unwrap();
+        let other = listings.introduce(Venue::BinanceSpot, "ETHUSDT", 5);
+        assert!(matches!(other, Err(Undecodable::Unlisted { .. })), "{other:?}");
     }
 
     #[test]

@@ -386,7 +386,7 @@ impl Instrument {
     }
 
     fn trade(&mut self, times: Times, scale: Scale, trade: Trade, counts: &mut LaneCounts) {
-        let verdict = self.trades.offer(trade.order);
+        let verdict = self.trades.offer(trade.order, &trade.id);
         match verdict {
             TradeVerdict::Shown => counts.trades += 1,
             TradeVerdict::Duplicate => counts.trade_duplicates += 1,

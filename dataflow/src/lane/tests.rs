@@ -221,7 +221,7 @@ fn a_rebuilt_book_at_the_shown_version_is_published_only_if_it_differs() {
         (vec![bid(100, 4), ask(102, 3)], Version::new(1, 101)),
     ] {
         let mut tape = live();
-        tape.take(41, 0, Body::Broken(BreakReason::Overflow));
+        tape.take(41, 0, Body::Broken(BreakReason::Missing));
         tape.snapshot(90, 0, 101, &ticks);
         tape.until(480);
         assert_eq!((tape.lane.state(SymbolId(0)), tape.last().version), (Some(FeedState::Live), Some(version)));

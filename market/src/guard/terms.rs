@@ -50,8 +50,12 @@ pub enum BreakReason {
     Undecodable,
     /// The venue ended the subscription.
     Unsubscribed,
-    /// The connector's queue overflowed.
-    Overflow,
+    /// A message of the connection is missing, by the venue's own count of them.
+    Missing,
+    /// A change of something that the venue never told of.
+    UnknownRow,
+    /// The connection that carried the book alone ended, or carries it no longer.
+    Silent,
 }
 
 /// What became of an offered update.

@@ -52,7 +52,7 @@ pub(super) struct VenueSimArgs {
     #[arg(long, default_value_t = 12, conflicts_with = "capture")]
     pairs: u32,
     /// The venues of the simulated market.
-    #[arg(long, value_delimiter = ',', value_parser = venue, default_values_t = Venue::ALL, conflicts_with = "capture")]
+    #[arg(long, value_delimiter = ',', value_parser = venue, default_values_t = connectors::simulator::SIMULATED, conflicts_with = "capture")]
     venues: Vec<Venue>,
     /// Simulated book messages per second, over all instruments.
     #[arg(long, default_value_t = 200, conflicts_with = "capture")]

@@ -62,7 +62,11 @@ impl Live {
     }
 
     fn check(&self, field: &str, problems: &mut Problems) {
-        let instruments_max = protocol(self.venue).terms().instruments_max;
+        let Some(protocol) = protocol(self.venue) else {
+            problems.unless(false, &format!("{field} venue"), &self.venue, &"one that can be connected to");
+            return;
+        };
+        let instruments_max = protocol.terms().instruments_max;
         problems.range(&format!("{field} instruments (count)"), self.instruments.len(), 1..=instruments_max);
         let mut seen = BTreeSet::new();
         for symbol in &self.instruments {
@@ -91,7 +95,7 @@ impl Live {
 
     /// Where snapshots come by REST, they must be of the market that the stream is of.
     fn check_together(&self, field: &str, problems: &mut Problems) {
-        if protocol(self.venue).snapshot("").is_none() {
+        if !protocol(self.venue).is_some_and(|protocol| protocol.snapshot("").is_some()) {
             return;
         }
         let (missing, given) = match (self.ws_url.is_empty(), self.rest_url.is_empty()) {

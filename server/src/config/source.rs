@@ -51,7 +51,13 @@ pub struct Sim {
 
 impl Default for Sim {
     fn default() -> Self {
-        Self { seed: 1, pairs: 40, venues: Venue::ALL.to_vec(), updates_per_second: 2000, book_levels: 200 }
+        Self {
+            seed: 1,
+            pairs: 40,
+            venues: connectors::simulator::SIMULATED.to_vec(),
+            updates_per_second: 2000,
+            book_levels: 200,
+        }
     }
 }
 

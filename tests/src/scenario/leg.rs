@@ -50,7 +50,7 @@ impl LegState {
         // What is out of order or comes twice has ids to tell; without them only a connection's own order does.
         let (doubled, overtaken) = match self.venue {
             Venue::BinanceSpot => (self.link.doubled_in_256, self.link.overtaken_in_256),
-            Venue::KrakenSpot => (0, 0),
+            _ => (0, 0),
         };
         let mut arrivals = if chance.in_256(overtaken) {
             vec![at_ns.saturating_add(chance.below(OVERTAKEN_NS))]

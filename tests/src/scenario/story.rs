@@ -124,7 +124,7 @@ impl World {
         let Some(server) = &mut self.server else { return };
         let Some(symbol) = server.symbols.get(market).copied() else { return };
         note!(self, "connector overflow {market}");
-        server.take(Event::of(symbol, LegId(0), now_ns, 0, Body::Broken(BreakReason::Overflow)));
+        server.take(Event::of(symbol, LegId(0), now_ns, 0, Body::Broken(BreakReason::Missing)));
         self.look_ahead();
     }
 }

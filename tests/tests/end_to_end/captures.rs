@@ -34,7 +34,7 @@ fn expected(venue: Venue, capture: &Path) -> Result<Expected> {
     let last_book = frames.iter().rev().find(|(_, text)| text.contains(r#""channel":"book""#));
     let reference = match venue {
         Venue::BinanceSpot => reference::binance_spot(capture)?,
-        Venue::KrakenSpot => reference::kraken_v2(capture)?,
+        _ => reference::kraken_v2(capture)?,
     };
     Ok(Expected { frames: frames.len().try_into()?, last_book: last_book.map_or(0, |(line, _)| *line), reference })
 }

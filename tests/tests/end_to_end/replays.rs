@@ -30,7 +30,7 @@ fn replay(capture: &Path, venue: Venue, data_dir: &Path) -> Result<String> {
 fn books_of(capture: &Path, venue: Venue) -> Result<BTreeMap<String, FinalBook>> {
     Ok(match venue {
         Venue::BinanceSpot => reference::binance_spot(capture)?.books,
-        Venue::KrakenSpot => reference::kraken_v2(capture)?.books,
+        _ => reference::kraken_v2(capture)?.books,
     })
 }
 

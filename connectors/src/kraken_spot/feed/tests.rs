@@ -3,7 +3,11 @@
 //! Never: a checksum taken from the code under test but by the same rule over the books that the test names.
 
 use super::*;
-use crate::raw::RawFrame;
+use crate::{
+    raw::{RawFrame, RawKind, RawPayload},
+    venue_feed::{number::LevelText, text_book::TextBook},
+};
+use market::{Body, Sequence};
 
 struct Wire {
     feed: Feed,
@@ -28,8 +32,8 @@ impl Wire {
     /// A message whose checksum is right for the bids given as what the book then holds.
     fn book(&mut self, leg: u16, kind: &str, bids: &[(&str, &str)], held: &[(&str, &str)]) {
         let mut text = TextBook::default();
-        held.iter().for_each(|(price, qty)| text.apply(Side::Bid, price, qty).unwrap());
-        let checksum = text.checksum();
+        held.iter().for_each(|(price, qty)| text.apply(LevelText { side: Side::Bid, price, quantity: qty }).unwrap());
+        let checksum = checksum(&text);
         self.message(leg, kind, bids, checksum).unwrap();
     }
 

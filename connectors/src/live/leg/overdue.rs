@@ -2,12 +2,15 @@
 //!
 //! Never: a look at all deadlines for each message.
 
-use super::{Action, Fault, Leg, NEVER, Note, Open, Purpose, QUIET_MS, Stage, ms};
+use super::{Action, Fault, Leg, Link, NEVER, Note, Open, Purpose, QUIET_MS, Stage, ms};
 
 impl Leg {
     /// Looks at every deadline, and notes when the next one is.
     pub(super) fn scan(&mut self, now_ns: u64, open: Open) -> Option<Fault> {
         let terms = self.protocol.terms();
+        if open.missing {
+            return Some(Fault::Missing);
+        }
         if let Some(since_ns) = open.held_since_ns {
             // Nothing is read, so nothing else can be overdue.
             self.scan_at_ns = since_ns.saturating_add(ms(self.held_max_ms));
@@ -27,12 +30,33 @@ impl Leg {
         if let Some((_, fault)) = deadlines.into_iter().find(|(at_ns, _)| now_ns >= *at_ns) {
             return Some(fault);
         }
-        self.scan_at_ns = deadlines.into_iter().map(|(at_ns, _)| at_ns).min().unwrap_or(NEVER);
+        let ping_at_ns = self.ping(now_ns, open);
+        self.scan_at_ns = deadlines.into_iter().map(|(at_ns, _)| at_ns).min().unwrap_or(NEVER).min(ping_at_ns);
         for at in 0..self.subscriptions.len() {
             let due_ns = self.scan_one(now_ns, at);
             self.look_at(due_ns);
         }
         None
+    }
+
+    /// Asks the venue for a sign of life if it gave none for long; when that is due next.
+    fn ping(&mut self, now_ns: u64, open: Open) -> u64 {
+        let ping_ms = self.protocol.terms().ping_ms;
+        if ping_ms == 0 {
+            return NEVER;
+        }
+        let due_ns = open.heard_ns.max(open.pinged_ns).saturating_add(ms(ping_ms));
+        if now_ns < due_ns {
+            return due_ns;
+        }
+        if let Some(text) = self.protocol.ping(self.next_id) {
+            self.next_id += 1;
+            self.due.push_back(Action::Send(text));
+        }
+        if let Link::Open(open) = &mut self.link {
+            open.pinged_ns = now_ns;
+        }
+        now_ns.saturating_add(ms(ping_ms))
     }
 
     /// Looks at one subscription; when it wants to be looked at again.

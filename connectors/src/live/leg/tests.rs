@@ -17,7 +17,7 @@ struct Told {
 impl Told {
     fn new(venue: Venue, symbols: &[&str]) -> Self {
         let symbols: Vec<Box<str>> = symbols.iter().map(|symbol| (*symbol).into()).collect();
-        let leg = Leg::new(super::super::protocol::protocol(venue), &symbols, 0, 0);
+        let leg = Leg::new(super::super::protocol::protocol(venue).unwrap(), &symbols, 0, 0);
         let mut told = Self { leg, now_ns: 0 };
         assert_eq!(told.actions(), [Action::Connect]);
         told.leg.opened(0);
@@ -150,7 +150,7 @@ fn the_back_off_grows_until_a_connection_has_proved_itself() {
 
 #[test]
 fn a_connection_that_is_not_made_in_time_is_given_up() {
-    let mut leg = Leg::new(super::super::protocol::protocol(Venue::KrakenSpot), &[BTC.into()], 1, 0);
+    let mut leg = Leg::new(super::super::protocol::protocol(Venue::KrakenSpot).unwrap(), &[BTC.into()], 1, 0);
     assert_eq!(leg.poll(STAGGER_MS * MS - 1), None, "the second leg begins later");
     assert_eq!(leg.poll(STAGGER_MS * MS), Some(Action::Connect));
     let deadline_ns = (STAGGER_MS + CONNECT_MS_MAX) * MS;
@@ -312,7 +312,8 @@ fn snapshots_are_asked_for_with_the_first_message_or_after_a_quiet_second() {
 fn a_server_that_goes_away_is_left_before_one_leg_after_the_other() {
     let mut leave_s = Vec::new();
     for index in 0..2 {
-        let mut leg = Leg::new(super::super::protocol::protocol(Venue::BinanceSpot), &["BTCUSDT".into()], index, 0);
+        let mut leg =
+            Leg::new(super::super::protocol::protocol(Venue::BinanceSpot).unwrap(), &["BTCUSDT".into()], index, 0);
         assert_eq!(leg.poll(S * 60), Some(Action::Connect));
         leg.opened(S * 60);
         let mut told = Told { leg, now_ns: S * 60 };

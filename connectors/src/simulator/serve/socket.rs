@@ -100,7 +100,7 @@ fn receive(shared: &Shared, venue: Venue, number: u64, message: &Message) {
     match (venue, text, &mut world.kraken) {
         (Venue::BinanceSpot, text, _) => binance_spot::receive(&mut world.bus, number, text),
         (Venue::KrakenSpot, Some(text), Some(kraken)) => kraken.receive(&mut world.bus, number, text),
-        (Venue::KrakenSpot, _, _) => {}
+        _ => {}
     }
     // The tape may wait for subscribers.
     shared.changed.notify_one();

@@ -139,6 +139,7 @@ impl World {
         match venue {
             Venue::BinanceSpot => self.binance.is_some(),
             Venue::KrakenSpot => self.kraken.is_some(),
+            _ => false,
         }
     }
 
@@ -156,6 +157,7 @@ impl World {
                     kraken.frame(frame, &mut self.bus);
                 }
             }
+            _ => {}
         }
     }
 
@@ -199,6 +201,7 @@ impl World {
             let listed = match venue {
                 Venue::BinanceSpot => self.binance.as_ref().is_some_and(|at| at.instrument(symbol).is_some()),
                 Venue::KrakenSpot => self.kraken.as_ref().is_some_and(|at| at.instrument(symbol).is_some()),
+                _ => false,
             };
             if !listed {
                 return Err(FaultError::UnknownSymbol(venue));

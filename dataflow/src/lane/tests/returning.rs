@@ -209,7 +209,7 @@ fn a_rebuilt_book_that_does_not_get_there_leaves_the_shown_one() {
     let mut tape = live();
     tape.delta(41, 0, (102, 102), &[bid(100, 5)]);
     tape.until(80);
-    tape.take(81, 0, Body::Broken(BreakReason::Overflow));
+    tape.take(81, 0, Body::Broken(BreakReason::Missing));
     // The rebuilt book begins at 99; what bridges it has a number that fits no common steps.
     let sequence = Sequence::Venue { first: 103, last: 103 };
     let scale = Scale { price: -38, quantity: -3 };
@@ -268,7 +268,7 @@ fn a_replaced_book_is_told_whole_ahead_too() {
     let (mut tape, board) = wanted();
     board.want(SymbolId(0));
     assert_eq!(told(&mut tape).len(), 1);
-    tape.take(41, 0, Body::Broken(BreakReason::Overflow));
+    tape.take(41, 0, Body::Broken(BreakReason::Missing));
     tape.snapshot(50, 0, 110, &[bid(98, 1)]);
     tape.until(400);
     let after = told(&mut tape);

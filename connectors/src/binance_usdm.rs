@@ -1,0 +1,7 @@
+//! BinanceUsdm.
+//!
+//! Never: -
+
+pub mod feed;
+pub mod live;
+pub mod message;

@@ -1,0 +1,7 @@
+//! Bitfinex.
+//!
+//! Never: -
+
+pub mod feed;
+pub mod live;
+pub mod message;

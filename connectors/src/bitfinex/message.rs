@@ -1,0 +1,10 @@
+//! Messages.
+//!
+//! Never: -
+
+use crate::venue_feed::{Assets, listings};
+
+/// Assets.
+pub(crate) fn assets(symbol: &str) -> Option<Assets<'_>> {
+    listings::separated(symbol, '-')
+}

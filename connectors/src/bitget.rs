@@ -1,0 +1,6 @@
+//! Bitget.
+//!
+//! Never: -
+
+pub mod feed;
+pub mod message;

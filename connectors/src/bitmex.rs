@@ -1,0 +1,6 @@
+//! Bitmex.
+//!
+//! Never: -
+
+pub mod feed;
+pub mod message;

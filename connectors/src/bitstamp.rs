@@ -1,0 +1,6 @@
+//! Bitstamp.
+//!
+//! Never: -
+
+pub mod feed;
+pub mod message;

@@ -1,0 +1,7 @@
+//! Coinbase.
+//!
+//! Never: -
+
+pub mod feed;
+pub mod live;
+pub mod message;

@@ -1,0 +1,7 @@
+//! Deribit.
+//!
+//! Never: -
+
+pub mod feed;
+pub mod live;
+pub mod message;

@@ -1,0 +1,6 @@
+//! DydxV3.
+//!
+//! Never: -
+
+pub mod feed;
+pub mod message;

@@ -1,0 +1,6 @@
+//! Gemini.
+//!
+//! Never: -
+
+pub mod feed;
+pub mod message;

@@ -1,0 +1,6 @@
+//! KrakenFutures.
+//!
+//! Never: -
+
+pub mod feed;
+pub mod message;

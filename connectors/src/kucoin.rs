@@ -1,0 +1,6 @@
+//! Kucoin.
+//!
+//! Never: -
+
+pub mod feed;
+pub mod message;

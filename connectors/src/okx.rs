@@ -1,0 +1,7 @@
+//! Okx.
+//!
+//! Never: -
+
+pub mod feed;
+pub mod live;
+pub mod message;

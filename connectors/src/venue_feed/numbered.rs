@@ -1,0 +1,146 @@
+//! Books whose updates the venue numbers, the same on every connection: all legs feed one stream, and the guard decides
+//! about order. What is kept here are the steps of numbers, and each leg's pulse.
+//!
+//! Never: a decision about order; a book.
+
+use super::{
+    Arrival, Undecodable,
+    number::{LevelText, Steps, Subject},
+    pulse::Pulse,
+    streams::Streams,
+};
+use crate::venue_feed::listings::Listings;
+use market::{Body, Delta, Event, LegId, Sequence, Snapshot, SymbolId, Venue, Window};
+use std::sync::Arc;
+
+/// One instrument.
+#[derive(Debug)]
+pub(crate) struct NumberedStream {
+    pub(crate) symbol: SymbolId,
+    pub(crate) steps: Steps,
+    pulses: Vec<(LegId, Pulse)>,
+}
+
+impl NumberedStream {
+    fn new(symbol: SymbolId) -> Self {
+        Self { symbol, steps: Steps::default(), pulses: Vec::new() }
+    }
+
+    fn beat(&mut self, arrival: Arrival<'_>) {
+        let at = self.pulses.iter().position(|(leg, _)| *leg == arrival.leg).unwrap_or_else(|| {
+            self.pulses.push((arrival.leg, Pulse::default()));
+            self.pulses.len() - 1
+        });
+        if let Some((_, pulse)) = self.pulses.get_mut(at) {
+            pulse.beat(arrival.frame.ts_ns);
+        }
+    }
+}
+
+/// One message about a book.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BookText<'a, L> {
+    pub(crate) symbol: &'a str,
+    /// In the venue's order.
+    pub(crate) levels: L,
+    pub(crate) window: Window,
+    /// Unix nanoseconds; 0 where the venue gives no time.
+    pub(crate) venue_ns: u64,
+}
+
+/// All of one venue.
+#[derive(Debug)]
+pub(crate) struct Numbered {
+    streams: Streams<NumberedStream>,
+}
+
+impl Numbered {
+    pub(crate) fn new(venue: Venue, listings: Arc<Listings>) -> Self {
+        Self { streams: Streams::new(venue, listings) }
+    }
+
+    /// The only symbol there is.
+    pub(crate) fn only(&self) -> Option<&str> {
+        self.streams.only()
+    }
+
+    /// What is known of a symbol, which is listed if it is new.
+    ///
+    /// # Errors
+    /// [`Undecodable`] if it cannot be.
+    pub(crate) fn stream(
+        &mut self,
+        symbol: &str,
+        arrival: Arrival<'_>,
+        out: &mut Vec<Event>,
+    ) -> Result<&mut NumberedStream, Undecodable> {
+        self.streams.listed(symbol, true, arrival, out, NumberedStream::new)
+    }
+
+    /// An update with the ids `first..=last`; with `first` one above `last` and no levels, the word that none is missing.
+    ///
+    /// # Errors
+    /// [`Undecodable`]; nothing of the message is applied then.
+    pub(crate) fn delta<'a>(
+        &mut self,
+        arrival: Arrival<'_>,
+        (first, last): (u64, u64),
+        text: BookText<'_, impl Iterator<Item = LevelText<'a>> + Clone>,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Undecodable> {
+        let BookText { symbol, levels, window, venue_ns } = text;
+        let venue = self.streams.venue();
+        if first > last.saturating_add(1) {
+            return Err(Undecodable::Ids { venue, symbol: symbol.into(), first, last });
+        }
+        let stream = self.stream(symbol, arrival, out)?;
+        stream.beat(arrival);
+        let changes = Subject { venue, symbol }.levels(&mut stream.steps, levels)?;
+        let sequence = Sequence::Venue { first, last };
+        let body = Body::Delta(Delta { sequence, scale: stream.steps.scale(), changes, window });
+        out.push(Event::of(stream.symbol, arrival.leg, arrival.frame.ts_ns, venue_ns, body));
+        Ok(())
+    }
+
+    /// A whole book as of the id `last`.
+    ///
+    /// # Errors
+    /// [`Undecodable`]; nothing of the message is applied then.
+    pub(crate) fn snapshot<'a>(
+        &mut self,
+        arrival: Arrival<'_>,
+        last: u64,
+        text: BookText<'_, impl Iterator<Item = LevelText<'a>> + Clone>,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Undecodable> {
+        let BookText { symbol, levels, window, venue_ns } = text;
+        let venue = self.streams.venue();
+        let stream = self.stream(symbol, arrival, out)?;
+        let ticks = Subject { venue, symbol }.levels(&mut stream.steps, levels)?;
+        let sequence = Sequence::Venue { first: last, last };
+        let body = Body::Snapshot(Snapshot { sequence, scale: stream.steps.scale(), ticks, window });
+        out.push(Event::of(stream.symbol, arrival.leg, arrival.frame.ts_ns, venue_ns, body));
+        Ok(())
+    }
+
+    /// The leg's connection began or ended: what it says from now on is another subscription's.
+    pub(crate) fn reconnected(&mut self, leg: LegId) {
+        for (_, stream) in self.streams.sorted_mut() {
+            for (_, pulse) in stream.pulses.iter_mut().filter(|(known, _)| *known == leg) {
+                pulse.forget();
+            }
+        }
+    }
+
+    /// The instruments whose subscription on a leg that ticks counts as dead.
+    pub(crate) fn dead(&mut self, leg: LegId, now_ns: u64) -> Vec<Box<str>> {
+        let mut dead = Vec::new();
+        for (symbol, stream) in self.streams.sorted_mut() {
+            let pulse = stream.pulses.iter_mut().find(|(known, _)| *known == leg);
+            if pulse.is_some_and(|(_, pulse)| pulse.dies(now_ns)) {
+                dead.push(symbol.into());
+            }
+        }
+        dead
+    }
+}

@@ -1,0 +1,319 @@
+//! Books without ids of the venue: the connections of one instrument cannot be merged, so one leg's book is shown, and the
+//! others stand by with books of their own, held to the same rules. One of them takes over when the shown one's leg ends,
+//! fails its check, or is silent while another ticks.
+//!
+//! Never: a book shown after its check failed; two legs mixed in one book.
+
+use super::{
+    Arrival, FeedCounts, Undecodable,
+    check::{Check, Judgement},
+    listings::Listings,
+    number::{LevelText, Steps, Subject},
+    numbered::BookText,
+    pulse::Pulse,
+    streams::Streams,
+    text_book::TextBook,
+};
+use market::{Body, Delta, Event, LegId, Sequence, Snapshot, SymbolId, Venue, Window, guard::BreakReason};
+use std::sync::Arc;
+
+/// One instrument.
+#[derive(Debug)]
+pub(crate) struct StandbyStream {
+    pub(crate) symbol: SymbolId,
+    /// Of all legs, so that any of their books can be told in them.
+    pub(crate) steps: Steps,
+    /// The leg whose book is shown; none while no leg has one that is verified.
+    active: Option<LegId>,
+    check: Check,
+    books: Vec<LegBook>,
+}
+
+/// One instrument's book on one leg.
+#[derive(Debug)]
+struct LegBook {
+    leg: LegId,
+    text: TextBook,
+    window: Window,
+    /// A snapshot came, and nothing was wrong since.
+    verified: bool,
+    /// The venue's time of the last message, Unix nanoseconds.
+    venue_ns: u64,
+    pulse: Pulse,
+}
+
+/// All of one venue.
+#[derive(Debug)]
+pub(crate) struct Standby {
+    streams: Streams<StandbyStream>,
+    repairs: Vec<(LegId, Box<str>)>,
+    /// What happened; the feed's own counts are added to it.
+    pub(crate) counts: FeedCounts,
+}
+
+/// What becomes of a book after a message was applied to it, if its check says nothing against it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// It is the shown one.
+    Shown,
+    /// It is shown from now on: the leg that was is silent.
+    TakesOver,
+    StandsBy,
+}
+
+impl StandbyStream {
+    fn new(symbol: SymbolId) -> Self {
+        let (steps, check) = (Steps::default(), Check::default());
+        Self { symbol, steps, active: None, check, books: Vec::new() }
+    }
+
+    /// The book of a leg, an empty one if it had none.
+    fn book(&mut self, leg: LegId) -> Option<&mut LegBook> {
+        let at = self.books.iter().position(|book| book.leg == leg).unwrap_or_else(|| {
+            let (text, pulse) = (TextBook::default(), Pulse::default());
+            self.books.push(LegBook { leg, text, window: Window::Whole, verified: false, venue_ns: 0, pulse });
+            self.books.len() - 1
+        });
+        self.books.get_mut(at)
+    }
+
+    fn place(&self, leg: LegId, now_ns: u64) -> Place {
+        let Some(active) = self.active.filter(|active| *active != leg) else { return Place::Shown };
+        let silent = self.books.iter().any(|book| book.leg == active && book.pulse.is_silent(now_ns));
+        if silent { Place::TakesOver } else { Place::StandsBy }
+    }
+
+    /// A leg's whole book as an event.
+    fn whole(&mut self, subject: Subject<'_>, leg: LegId, arrival: Arrival<'_>) -> Option<Event> {
+        let book = self.books.iter().find(|book| book.leg == leg)?;
+        // Every text was parsed before, so an error cannot be met; the book stays broken then.
+        let ticks = subject.levels(&mut self.steps, book.text.levels()).ok()?;
+        let (sequence, window) = (Sequence::Arrival(arrival.position), book.window);
+        let body = Body::Snapshot(Snapshot { sequence, scale: self.steps.scale(), ticks, window });
+        Some(Event::of(self.symbol, leg, arrival.frame.ts_ns, book.venue_ns, body))
+    }
+
+    /// The book of a leg counts no more. If it was the shown one, another verified book takes over: the one that ticked
+    /// last. Whether one did.
+    fn lost(&mut self, subject: Subject<'_>, arrival: Arrival<'_>, reason: BreakReason, out: &mut Vec<Event>) -> bool {
+        if let Some(book) = self.books.iter_mut().find(|book| book.leg == arrival.leg) {
+            book.verified = false;
+        }
+        if self.active != Some(arrival.leg) {
+            return false;
+        }
+        let verified = self.books.iter().filter(|book| book.verified);
+        // Of several that ticked at one moment the first.
+        let standby = verified.rev().max_by_key(|book| book.pulse.last_ns()).map(|book| book.leg);
+        self.active = standby;
+        let taken = standby.and_then(|leg| self.whole(subject, leg, arrival));
+        let taken_over = taken.is_some();
+        let broken = || Event::of(self.symbol, arrival.leg, arrival.frame.ts_ns, 0, Body::Broken(reason));
+        out.push(taken.unwrap_or_else(broken));
+        taken_over
+    }
+}
+
+impl LegBook {
+    /// Applies levels in their order; whether all of them could be.
+    fn apply<'a>(&mut self, levels: impl Iterator<Item = LevelText<'a>>) -> bool {
+        for level in levels {
+            // The same text was parsed just before, so an error here cannot be met; it would break the check.
+            if self.text.apply(level).is_err() {
+                return false;
+            }
+        }
+        if let Window::Best(depth) = self.window {
+            self.text.truncate(usize::try_from(depth).unwrap_or(usize::MAX));
+        }
+        true
+    }
+}
+
+impl Standby {
+    pub(crate) fn new(venue: Venue, listings: Arc<Listings>) -> Self {
+        let streams = Streams::new(venue, listings);
+        Self { streams, repairs: Vec::new(), counts: FeedCounts::default() }
+    }
+
+    /// What is known of a symbol, which is listed if it is new.
+    ///
+    /// # Errors
+    /// [`Undecodable`] if it cannot be.
+    pub(crate) fn stream(
+        &mut self,
+        symbol: &str,
+        arrival: Arrival<'_>,
+        out: &mut Vec<Event>,
+    ) -> Result<&mut StandbyStream, Undecodable> {
+        self.streams.listed(symbol, false, arrival, out, StandbyStream::new)
+    }
+
+    /// The leg whose book of a symbol is shown.
+    pub(crate) fn active(&self, symbol: &str) -> Option<LegId> {
+        self.streams.get(symbol)?.active
+    }
+
+    /// A leg's book of a symbol, if it has one that is verified.
+    pub(crate) fn text(&self, symbol: &str, leg: LegId) -> Option<&TextBook> {
+        let book = self.streams.get(symbol)?.books.iter().find(|book| book.leg == leg)?;
+        book.verified.then_some(&book.text)
+    }
+
+    /// A whole book. `check` compares it with what the venue says of it, if it says anything.
+    ///
+    /// # Errors
+    /// [`Undecodable`]; the leg's book is lost then.
+    pub(crate) fn snapshot<'a>(
+        &mut self,
+        arrival: Arrival<'_>,
+        text: BookText<'_, impl Iterator<Item = LevelText<'a>> + Clone>,
+        check: impl FnOnce(&TextBook) -> Option<bool>,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Undecodable> {
+        let stream = self.stream(text.symbol, arrival, out)?;
+        if let Some(book) = stream.book(arrival.leg) {
+            book.text.clear();
+            book.window = text.window;
+        }
+        self.apply(arrival, true, text, check, out)
+    }
+
+    /// Changes of a book; without effect before its snapshot.
+    ///
+    /// # Errors
+    /// [`Undecodable`]; the leg's book is lost then.
+    pub(crate) fn update<'a>(
+        &mut self,
+        arrival: Arrival<'_>,
+        text: BookText<'_, impl Iterator<Item = LevelText<'a>> + Clone>,
+        check: impl FnOnce(&TextBook) -> Option<bool>,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Undecodable> {
+        let stream = self.stream(text.symbol, arrival, out)?;
+        if !stream.book(arrival.leg).is_some_and(|book| book.verified) {
+            self.counts.ignored += 1;
+            return Ok(());
+        }
+        self.apply(arrival, false, text, check, out)
+    }
+
+    fn apply<'a>(
+        &mut self,
+        arrival: Arrival<'_>,
+        snapshot: bool,
+        text: BookText<'_, impl Iterator<Item = LevelText<'a>> + Clone>,
+        check: impl FnOnce(&TextBook) -> Option<bool>,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Undecodable> {
+        let BookText { symbol, levels, venue_ns, .. } = text;
+        let subject = Subject { venue: self.streams.venue(), symbol };
+        let Some(stream) = self.streams.get_mut(symbol) else { return Ok(()) };
+        let changes = match subject.levels(&mut stream.steps, levels.clone()) {
+            Ok(changes) => changes,
+            Err(error) => {
+                self.lose(arrival, symbol, BreakReason::Undecodable, out);
+                self.repair(arrival.leg, symbol);
+                return Err(error);
+            }
+        };
+        let (place, now_ns) = (stream.place(arrival.leg, arrival.frame.ts_ns), arrival.frame.ts_ns);
+        let Some(book) = stream.book(arrival.leg) else { return Ok(()) };
+        let window = book.window;
+        let matched = if book.apply(levels) { check(&book.text) } else { Some(false) };
+        if !judge(&mut stream.check, matched, &mut self.counts) {
+            self.lose(arrival, symbol, BreakReason::Checksum, out);
+            self.repair(arrival.leg, symbol);
+            return Ok(());
+        }
+        let Some(book) = stream.book(arrival.leg) else { return Ok(()) };
+        book.pulse.beat(now_ns);
+        (book.verified, book.venue_ns) = (true, venue_ns);
+        match place {
+            Place::StandsBy => {
+                self.counts.ignored += 1;
+                return Ok(());
+            }
+            Place::TakesOver => {
+                let silent = stream.active.replace(arrival.leg);
+                out.extend(stream.whole(subject, arrival.leg, arrival));
+                self.counts.switches += 1;
+                if let Some(silent) = silent {
+                    self.repair(silent, symbol);
+                }
+                return Ok(());
+            }
+            Place::Shown => stream.active = Some(arrival.leg),
+        }
+        let (sequence, scale) = (Sequence::Arrival(arrival.position), stream.steps.scale());
+        let body = if snapshot {
+            Body::Snapshot(Snapshot { sequence, scale, ticks: changes, window })
+        } else {
+            Body::Delta(Delta { sequence, scale, changes, window })
+        };
+        out.push(Event::of(stream.symbol, arrival.leg, now_ns, venue_ns, body));
+        Ok(())
+    }
+
+    /// A leg's book of one instrument counts no more; another leg's takes over if one can.
+    pub(crate) fn lose(&mut self, arrival: Arrival<'_>, symbol: &str, reason: BreakReason, out: &mut Vec<Event>) {
+        let subject = Subject { venue: self.streams.venue(), symbol };
+        if let Some(stream) = self.streams.get_mut(symbol) {
+            self.counts.switches += u64::from(stream.lost(subject, arrival, reason, out));
+        }
+    }
+
+    /// All books of a leg count no more: its connection began, ended, or missed something.
+    pub(crate) fn lose_all(&mut self, arrival: Arrival<'_>, reason: BreakReason, out: &mut Vec<Event>) {
+        let venue = self.streams.venue();
+        let mut switches = 0;
+        for (symbol, stream) in self.streams.sorted_mut() {
+            switches += u64::from(stream.lost(Subject { venue, symbol }, arrival, reason, out));
+            if let Some(book) = stream.books.iter_mut().find(|book| book.leg == arrival.leg) {
+                book.pulse.forget();
+            }
+        }
+        self.counts.switches += switches;
+        self.repairs.retain(|(leg, _)| *leg != arrival.leg);
+    }
+
+    /// Asks for a subscription anew to one instrument on one leg.
+    pub(crate) fn repair(&mut self, leg: LegId, symbol: &str) {
+        if !self.repairs.iter().any(|(wanted, known)| *wanted == leg && **known == *symbol) {
+            self.repairs.push((leg, symbol.into()));
+        }
+    }
+
+    /// The instruments whose subscription on a leg that ticks counts as dead are to be subscribed to anew.
+    pub(crate) fn look_after(&mut self, leg: LegId, now_ns: u64) {
+        let mut dead: Vec<Box<str>> = Vec::new();
+        for (symbol, stream) in self.streams.sorted_mut() {
+            let book = stream.books.iter_mut().find(|book| book.leg == leg);
+            if book.is_some_and(|book| book.pulse.dies(now_ns)) {
+                dead.push(symbol.into());
+            }
+        }
+        dead.iter().for_each(|symbol| self.repair(leg, symbol));
+    }
+
+    /// Takes what is to be subscribed to anew.
+    pub(crate) fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
+        std::mem::take(&mut self.repairs)
+    }
+}
+
+/// Whether a book may go on being shown.
+fn judge(check: &mut Check, matched: Option<bool>, counts: &mut FeedCounts) -> bool {
+    let Some(matched) = matched else { return true };
+    let counted = if matched { &mut counts.checksums_matched } else { &mut counts.checksums_failed };
+    *counted += 1;
+    match check.judge(matched) {
+        Judgement::Right | Judgement::Tolerated => true,
+        Judgement::PutAside => {
+            counts.checks_put_aside += 1;
+            tracing::error!("a venue's checksum fails on book after book; it is put aside, the data are kept");
+            true
+        }
+        Judgement::Wrong => false,
+    }
+}
