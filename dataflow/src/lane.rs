@@ -112,6 +112,8 @@ impl Lane {
             Body::LegHeard => self.legs.heard(event.leg, event.received_ns, &mut self.dirty),
             Body::LegUp => self.leg_up(event.leg, event.received_ns),
             Body::LegDown => self.leg_down(event.leg, event.received_ns),
+            Body::Halted => self.legs.halted(event.leg, true, &mut self.dirty),
+            Body::Resumed => self.legs.halted(event.leg, false, &mut self.dirty),
             Body::End => {}
             Body::Listing(listing) => {
                 let at = index(event.symbol);

@@ -139,6 +139,10 @@ pub enum Body {
     LegUp,
     /// The leg's connection ended; sent to every lane.
     LegDown,
+    /// The venue says on this leg that its market stands still, for maintenance for instance; sent to every lane.
+    Halted,
+    /// The venue says on this leg that its market goes on; sent to every lane.
+    Resumed,
     /// The input ends with this cut; sent to every lane, so that all of them settle at the same one.
     End,
 }

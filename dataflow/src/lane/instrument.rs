@@ -173,7 +173,13 @@ impl Instrument {
             Body::Trade { scale, trade } => self.trade(times, scale, trade, counts),
             Body::Broken(_) => self.guard.broken(times.received_ns),
             Body::Restored(restored) => self.restore(times.received_ns, &restored),
-            Body::Listing(_) | Body::LegHeard | Body::LegUp | Body::LegDown | Body::End => {}
+            Body::Listing(_)
+            | Body::LegHeard
+            | Body::LegUp
+            | Body::LegDown
+            | Body::Halted
+            | Body::Resumed
+            | Body::End => {}
         }
     }
 

@@ -10,6 +10,8 @@ struct Leg {
     silent: bool,
     /// Its connection ended and was not opened again.
     down: bool,
+    /// The venue said on it that its market stands still.
+    halted: bool,
     instruments: Vec<SymbolId>,
 }
 
@@ -47,11 +49,20 @@ impl Legs {
         }
     }
 
+    /// The venue says that its market stands still, or goes on.
+    pub(super) fn halted(&mut self, leg: LegId, halted: bool, dirty: &mut Vec<SymbolId>) {
+        let Some(leg) = self.leg(leg) else { return };
+        if std::mem::replace(&mut leg.halted, halted) != halted {
+            dirty.extend_from_slice(&leg.instruments);
+        }
+    }
+
     /// The connection ended; gives the instruments that it carried.
     pub(super) fn down(&mut self, leg: LegId, dirty: &mut Vec<SymbolId>) -> Vec<SymbolId> {
         let Some(leg) = self.leg(leg) else { return Vec::new() };
         leg.silent = true;
         leg.down = true;
+        leg.halted = false;
         dirty.extend_from_slice(&leg.instruments);
         leg.instruments.clone()
     }
@@ -93,8 +104,10 @@ impl Legs {
         }
     }
 
-    /// Whether every one of some legs is silent; an instrument that no leg carried yet is not stale for it.
+    /// Whether every one of some legs is silent, or any of them says that the market stands still; an instrument that no leg carried yet is not stale for it.
     pub(super) fn silent(&self, legs: &[LegId]) -> bool {
-        !legs.is_empty() && legs.iter().all(|leg| self.legs.get(usize::from(leg.0)).is_some_and(|leg| leg.silent))
+        let known = || legs.iter().filter_map(|leg| self.legs.get(usize::from(leg.0)));
+        !legs.is_empty()
+            && (known().any(|leg| leg.halted) || known().count() == legs.len() && known().all(|leg| leg.silent))
     }
 }
