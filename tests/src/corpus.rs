@@ -34,6 +34,15 @@ pub fn kraken_v2_files() -> Vec<PathBuf> {
     captures("kraken_v2")
 }
 
+/// Every capture of a venue, by name; none when the corpus is absent.
+#[must_use]
+pub fn of(venue: market::Venue) -> Vec<PathBuf> {
+    match venue {
+        market::Venue::KrakenSpot => ["kraken_v1", "kraken_v2"].into_iter().flat_map(captures).collect(),
+        other => captures(other.name()),
+    }
+}
+
 fn captures(folder: &str) -> Vec<PathBuf> {
     let Some(directory) = directory() else { return Vec::new() };
     let Ok(entries) = std::fs::read_dir(directory.join(folder)) else { return Vec::new() };

@@ -4,6 +4,7 @@
 
 pub mod bench;
 pub mod corpus;
+pub mod fuzz;
 pub mod process;
 pub mod reference;
 pub mod scenario;

@@ -1,4 +1,4 @@
-//! The single entry point of the workspace: `cargo xtask demo | test | ci | bench | golden`.
+//! The single entry point of the workspace: `cargo xtask demo | test | ci | bench | fuzz | golden`.
 //!
 //! Never: logic; every command has a file of its own.
 
@@ -6,6 +6,7 @@ mod arrows;
 mod bench;
 mod ci;
 mod demo;
+mod fuzz;
 mod golden;
 mod process;
 mod stages;
@@ -36,6 +37,8 @@ enum Command {
     Ci(ci::Arguments),
     /// Measure a part in release.
     Bench(bench::Arguments),
+    /// Run a fuzz target; needs a nightly compiler.
+    Fuzz(fuzz::Arguments),
     /// Write the golden bytes of the wire anew; review the difference before committing it.
     Golden,
 }
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Command::Test(arguments) => test::run(&workspace, &arguments),
         Command::Ci(arguments) => ci::run(&workspace, &arguments),
         Command::Bench(arguments) => bench::run(&workspace, &arguments),
+        Command::Fuzz(arguments) => fuzz::run(&workspace, &arguments),
         Command::Golden => golden::run(&workspace),
     });
     match outcome {

@@ -38,6 +38,9 @@ pub(crate) const DENY: CargoTool = CargoTool { name: "cargo-deny", version: "0.2
 /// Runs the tests.
 pub(crate) const NEXTEST: CargoTool = CargoTool { name: "cargo-nextest", version: "0.9.143", accepted: "0.9." };
 
+/// Runs the fuzz targets.
+pub(crate) const FUZZ: CargoTool = CargoTool { name: "cargo-fuzz", version: "0.13.2", accepted: "0.13." };
+
 /// Makes sure that every program is there.
 pub(crate) fn install(programs: &[Program]) -> Result<()> {
     let missing: Vec<_> = programs.iter().filter(|program| process::on_path(program.name).is_none()).collect();

@@ -1,0 +1,7 @@
+//! Bytes to `sprag_tests::fuzz::answers`.
+//!
+//! Never: anything but that.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| sprag_tests::fuzz::answers(data));
