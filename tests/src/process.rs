@@ -358,6 +358,16 @@ impl Server {
         Ok(answer)
     }
 
+    /// Deletes over HTTP.
+    ///
+    /// # Errors
+    /// When the answer is no success, or there is none within [`PATIENCE`].
+    pub fn delete(&self, path: &str) -> Result<Answer> {
+        let answer = ask(self.address, "DELETE", path, &[], "")?;
+        ensure!((200..300).contains(&answer.status), "{path}: {answer:?}");
+        Ok(answer)
+    }
+
     /// A value of the metrics page, named as `name{label="value"}`.
     ///
     /// # Errors

@@ -168,6 +168,23 @@ fn snapshots_that_stay_old_are_asked_for_ever_more_slowly_and_the_buffer_is_boun
     Ok(())
 }
 
+/// The venue wants fewer requests while thousands of updates pile up behind the snapshot that is missing.
+#[test]
+fn snapshots_are_asked_for_as_told_while_updates_pile_up() -> Result<()> {
+    let market = Market::start(1, 2_000)?;
+    let limited = json!({"fault": "fail_rest", "venue": "binance_spot", "count": 3, "status": 429, "retry_after_s": 1});
+    market.fault(&limited)?;
+    let stage = Stage::with(market, &["binance_spot"], 2, "")?;
+    stage.market.await_fired("fail_rest", 3)?;
+    stage.await_state(BINANCE, "LIVE")?;
+    let held = stage.count("held")?;
+    assert!(held >= 1_000, "only {held} updates waited");
+    assert_eq!(stage.count("overflows")?, 0, "the buffer holds them all");
+    let asked = |event: &str| format!("sprag_venue_events_total{{venue=\"binance_spot\",event=\"{event}\"}}");
+    assert_eq!(stage.server.metric(&asked("rest_limited"))?, 3, "asked once a pause, not more");
+    stage.ends_right()
+}
+
 #[test]
 fn disconnected_is_stale_with_its_age_from_the_first_moment() -> Result<()> {
     let stage = Stage::set(&["binance_spot"], 1, "")?;

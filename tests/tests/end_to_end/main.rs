@@ -20,4 +20,5 @@ mod returns;
 mod simulated;
 mod slow;
 mod stop;
+mod venues;
 mod watcher;

@@ -13,9 +13,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Per venue: its name, the path of its stream, the path of its REST.
-const VENUES: [(&str, &str, &str); 2] =
-    [("binance_spot", "binance_spot/stream", "binance_spot"), ("kraken_spot", "kraken_spot/v2", "kraken_spot")];
+/// Per venue that can be connected to: its name, the path of its stream, the path of its REST.
+pub(crate) const VENUES: [(&str, &str, &str); 7] = [
+    ("binance_spot", "binance_spot/stream", "binance_spot"),
+    ("kraken_spot", "kraken_spot/v2", "kraken_spot"),
+    ("binance_usdm", "binance_usdm/stream", "binance_usdm"),
+    ("coinbase", "coinbase/advanced", "coinbase"),
+    ("okx", "okx/ws/v5/public", "okx"),
+    ("bitfinex", "bitfinex/ws/2", "bitfinex"),
+    ("deribit", "deribit/ws/api/v2", "deribit"),
+];
 /// The depth that is subscribed to at Kraken, which is as deep as its stream goes.
 const KRAKEN_DEPTH: usize = 100;
 
@@ -26,11 +33,24 @@ pub(crate) type Books = BTreeMap<String, Book>;
 pub(crate) struct Market(Server);
 
 impl Market {
-    /// Starts venues with that many pairs.
+    /// Starts Binance spot and Kraken spot with that many pairs.
     pub(crate) fn start(pairs: u32, updates_per_second: u32) -> Result<Self> {
+        Self::start_at(&["binance_spot", "kraken_spot"], pairs, updates_per_second)
+    }
+
+    /// Starts some venues with that many pairs.
+    pub(crate) fn start_at(venues: &[&str], pairs: u32, updates_per_second: u32) -> Result<Self> {
         let (pairs, rate) = (pairs.to_string(), updates_per_second.to_string());
         let shape = ["--seed", "3", "--pairs", &pairs, "--updates-per-second", &rate, "--book-levels", "40"];
-        Ok(Self(Launch::default().with(&["venue-sim", "--port", "0"]).with(&shape).spawn()?.up()?))
+        let venues = ["--venues", &venues.join(",")];
+        Ok(Self(Launch::default().with(&["venue-sim", "--port", "0"]).with(&shape).with(&venues).spawn()?.up()?))
+    }
+
+    /// Starts a venue that serves a capture at its own pace, from the moment at which so many connections subscribed.
+    pub(crate) fn of_capture(venue: &str, capture: &Path, subscribers: u32) -> Result<Self> {
+        let launch = Launch::default().with(&["venue-sim", "--port", "0", "--venue", venue, "--capture"]);
+        let waits = ["--wait-for-subscribers", &subscribers.to_string()];
+        Ok(Self(launch.with_path(capture).with(&waits).spawn()?.up()?))
     }
 
     /// Every instrument's book as a terminal should have it.
@@ -55,6 +75,11 @@ impl Market {
         let books = body.as_array().context("no books")?;
         let book = books.iter().find(|book| book["venue"] == "binance_spot" && book["symbol"] == symbol);
         book.and_then(|book| book["last_update_id"].as_u64()).context("no id")
+    }
+
+    /// Ends every fault.
+    pub(crate) fn clear_faults(&self) -> Result<()> {
+        self.0.delete("/sim/faults").map(drop)
     }
 
     /// The state of the venues.
