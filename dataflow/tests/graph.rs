@@ -34,7 +34,8 @@ type Published = (BTreeMap<(u64, SymbolId), InstrumentCut>, Vec<BestChange>);
 fn run(events: &[(u64, Event)], workers: usize, credit_bytes: u64) -> Published {
     let clock = CutClock { origin_ns: 0, cut_ns: CUT_NS };
     let credit = Credit::new(credit_bytes);
-    let lane = LaneConfig { clock, limits: Limits::default(), silent_ns: 2_000_000_000, admitted: true };
+    let lane =
+        LaneConfig { clock, limits: Limits::default(), silent_ns: 2_000_000_000, silent_intervals: 20, admitted: true };
     let ingest = IngestConfig { clock, pace: Pace::Replay, credit: Arc::clone(&credit) };
     let (mut senders, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| feed()).unzip();
     senders.truncate(1);
