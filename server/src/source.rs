@@ -12,13 +12,14 @@ use connectors::{
     live::{Live, LiveVenue, numbers::VenueNumbers, protocol::SymbolAssets},
     raw::RawFrame,
     simulator::Simulator,
+    venue_feed::FeedCounts,
 };
 use dataflow::ingest::{BATCH_BYTES_MAX, Batch, Ended, FeedSender};
 use market::{Directory, Event, SymbolId, Venue};
 use std::{
     path::PathBuf,
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
         mpsc::{Receiver, SyncSender, sync_channel},
     },
@@ -55,9 +56,74 @@ pub struct SourceNumbers {
     /// Checksums that did.
     pub checksums_matched: AtomicU64,
     live: OnceLock<Vec<Arc<VenueNumbers>>>,
+    view: Mutex<SourceView>,
+}
+
+/// A connection to a venue, and what came on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceLeg {
+    /// The venue.
+    pub venue: Venue,
+    /// The connection's name.
+    pub conn: Arc<str>,
+    /// Messages so far.
+    pub messages: u64,
+}
+
+impl SourceLeg {
+    /// The last part of the connection's name, which is the leg's.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.conn.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// Every leg that a decoder knows, by number.
+    pub fn all(decoder: &Decoder) -> impl Iterator<Item = Self> + '_ {
+        let named = decoder.legs().zip(decoder.messages());
+        named.map(|((venue, conn), messages)| Self { venue, conn: Arc::clone(conn), messages })
+    }
+}
+
+/// What a source counts by venue and leg.
+#[derive(Clone, Debug, Default)]
+pub struct SourceView {
+    /// The legs, by number.
+    pub legs: Vec<SourceLeg>,
+    /// What the decoders counted.
+    pub feeds: Vec<(Venue, FeedCounts)>,
+    /// Dead letters by venue and reason.
+    pub dead_letters: Vec<(Venue, &'static str, u64)>,
+    /// Dead letters that were only counted.
+    pub unkept: u64,
+}
+
+impl SourceView {
+    fn update(&mut self, decoder: &Decoder, letters: &DeadLetters) {
+        for (leg, messages) in self.legs.iter_mut().zip(decoder.messages()) {
+            leg.messages = messages;
+        }
+        let known = self.legs.len();
+        self.legs.extend(SourceLeg::all(decoder).skip(known));
+        self.feeds.clear();
+        self.feeds.extend(decoder.counts());
+        self.dead_letters.clear();
+        self.dead_letters.extend(letters.by_reason());
+        self.unkept = letters.unkept();
+    }
 }
 
 impl SourceNumbers {
+    /// What was counted by venue and leg.
+    #[must_use]
+    pub fn view(&self) -> SourceView {
+        self.locked().clone()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, SourceView> {
+        // Numbers are right one by one, whoever panicked over them.
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The numbers of the connections to venues, if there are any.
     #[must_use]
     pub fn live(&self) -> &[Arc<VenueNumbers>] {
@@ -166,7 +232,7 @@ impl Outlet {
             log.keep(venue, frame);
         }
         if let Err(reason) = self.decoder.decode(venue, frame, position, &mut self.events) {
-            self.dead_letters.keep(frame, &reason);
+            self.dead_letters.keep(venue, frame, &reason);
         }
         self.port.numbers.frames.fetch_add(1, Relaxed);
         self.bytes += self.events.iter().skip(before).map(Event::bytes).sum::<u64>();
@@ -183,6 +249,7 @@ impl Outlet {
         numbers.checksums_matched.store(matched, Relaxed);
         numbers.checksums_failed.store(failed, Relaxed);
         numbers.dead_letters.store(self.dead_letters.count(), Relaxed);
+        numbers.locked().update(&self.decoder, &self.dead_letters);
         self.bytes = 0;
         let events = std::mem::take(&mut self.events);
         if events.is_empty() { Ok(()) } else { self.feed.send(Batch { cut: 0, events }) }
