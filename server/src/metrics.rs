@@ -223,10 +223,19 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dataflow::cut::LegCounts;
+    use market::Venue;
 
     #[test]
     fn every_number_has_its_place() {
-        let (tape, source) = (TapeStats::default(), SourceNumbers::default());
+        let row = LegRow {
+            venue: Venue::BinanceSpot,
+            leg: "a".into(),
+            messages: 7,
+            counts: LegCounts { wins: 5, leads: 2, lead_ns: 13_000_000, ..LegCounts::default() },
+            lead_us: vec![(0.5, 6_003)],
+        };
+        let (tape, source) = (TapeStats { legs: vec![row], ..TapeStats::default() }, SourceNumbers::default());
         let counters = Counters::default();
         let view = CheckpointView::default();
         let numbers = Numbers { tape: &tape, source: &source, store: Some((&counters, 3)), checkpoints: (&view, 0) };
@@ -237,6 +246,11 @@ mod tests {
             r#"sprag_store_events_total{event="source_waits"} 3"#,
             r#"sprag_instruments{state="GAPPED"} 0"#,
             r#"sprag_checkpoint_events_total{event="written"} 0"#,
+            r#"sprag_leg_events_total{event="messages",leg="a",venue="binance_spot"} 7"#,
+            r#"sprag_leg_events_total{event="wins",leg="a",venue="binance_spot"} 5"#,
+            r#"sprag_leg_events_total{event="resyncs",leg="a",venue="binance_spot"} 0"#,
+            r#"sprag_leg_lead_microseconds_total{leg="a",venue="binance_spot"} 13000"#,
+            r#"sprag_leg_lead_microseconds{leg="a",quantile="0.5",venue="binance_spot"} 6003"#,
         ] {
             assert!(text.contains(line), "{line} is missing in\n{text}");
         }

@@ -494,3 +494,47 @@ fn start_tape(
     })?;
     Ok((thread, told))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::InstrumentNames;
+    use market::Venue;
+
+    #[test]
+    fn a_table_names_the_assets_at_every_venue_and_spelling_tells_instruments_apart() {
+        for venue in Venue::ALL {
+            let named = |symbol: &str, asset_0: &str| InstrumentNames {
+                venue,
+                symbol: symbol.to_owned(),
+                asset_0: asset_0.to_owned(),
+                asset_1: "USD".to_owned(),
+            };
+            let config =
+                Config { instrument: vec![named("kPEPE", "1000PEPE"), named("KPEPE", "KPEPE")], ..Config::default() };
+            let directory = Arc::new(Directory::default());
+            let listings = listings(&config, &directory);
+            let (thousand, _) = listings.introduce(venue, "kPEPE", 1).unwrap();
+            let (other, _) = listings.introduce(venue, "KPEPE", 1).unwrap();
+            assert_ne!((thousand.id, thousand.pair), (other.id, other.pair), "{venue}");
+            assert_eq!((&*thousand.asset_0, &*thousand.asset_1), ("1000PEPE", "USD"), "{venue}");
+            assert_eq!((&*other.asset_0, &*other.symbol), ("KPEPE", "KPEPE"), "{venue}");
+            assert_eq!((&*thousand.text, directory.len()), (&*format!("{venue}/kPEPE"), 2));
+        }
+    }
+
+    #[test]
+    fn what_is_connected_to_is_all_that_is_listed() {
+        let live = LiveVenue {
+            venue: Venue::BinanceSpot,
+            instruments: vec!["BTCUSDT".into()],
+            legs: 1,
+            socket_url: None,
+            rest_url: None,
+        };
+        let listings = subscribed(listings(&Config::default(), &Arc::default()), &[live]);
+        assert!(listings.introduce(Venue::BinanceSpot, "BTCUSDT", 1).is_ok());
+        assert!(listings.introduce(Venue::BinanceSpot, "btcusdt", 1).is_err());
+        assert!(listings.introduce(Venue::KrakenSpot, "BTC/USD", 1).is_ok(), "nothing is said of other venues");
+    }
+}

@@ -420,3 +420,55 @@ fn serve_once(
     }
     Ok(outlet.flush())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use connectors::{
+        raw::{RawKind, RawPayload},
+        venue_feed::listings::Listings,
+    };
+    use dataflow::ingest::feed;
+
+    fn frame(ts_ns: u64, conn: &str, symbol: &str) -> RawFrame {
+        let text = format!(
+            r#"{{"stream":"x@depth@100ms","data":{{"e":"depthUpdate","E":1735689600100,"s":"{symbol}","U":101,"u":102,"b":[["1.5","1"]],"a":[]}}}}"#
+        );
+        RawFrame { ts_ns, kind: RawKind::Ws, conn: conn.into(), url: None, raw: RawPayload::Text(text) }
+    }
+
+    #[test]
+    fn data_of_an_unknown_symbol_are_counted_and_sampled_and_never_listed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("dead-letters.jsonl");
+        let listings = Listings::new(Arc::default()).with_only(Venue::BinanceSpot, ["BTCUSDT"]);
+        let known = Arc::clone(listings.directory());
+        let (control, port) = control();
+        // Nobody takes what is fed; it fits into the feed.
+        let (sender, _receiver) = feed();
+        let mut outlet = Outlet {
+            decoder: Decoder::new(Arc::new(listings)),
+            feed: sender,
+            dead_letters: DeadLetters::append_to(&path).unwrap(),
+            raw_log: None,
+            port,
+            now_ns: Arc::new(|| 0),
+            events: Vec::new(),
+            bytes: 0,
+        };
+        for at in 1..=100 {
+            outlet.frame(Venue::BinanceSpot, &frame(at, "binance_spot/a", "OTHERUSDT"), at).unwrap();
+        }
+        outlet.frame(Venue::BinanceSpot, &frame(101, "binance_spot/b", "BTCUSDT"), 101).unwrap();
+        outlet.flush().unwrap();
+        let view = control.numbers().view();
+        assert_eq!(view.dead_letters, [(Venue::BinanceSpot, "unlisted", 100)]);
+        let kept = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(u64::try_from(kept.lines().count()).unwrap() + view.unkept, 100);
+        assert!(view.unkept > 0 && kept.contains("OTHERUSDT"), "{kept}");
+        assert_eq!((known.len(), &*known.get(SymbolId(0)).unwrap().symbol), (1, "BTCUSDT"));
+        let legs: Vec<_> = view.legs.iter().map(|leg| (leg.name(), leg.messages)).collect();
+        assert_eq!(legs, [("a", 100), ("b", 1)]);
+        assert_eq!(view.feeds[0].1.undecodable, 100);
+    }
+}
