@@ -21,6 +21,8 @@ struct Leg {
     conn: Arc<str>,
     venue: Venue,
     heard_ns: Option<u64>,
+    /// Messages that came on it.
+    messages: u64,
     /// When its instruments are looked after next.
     look_after_ns: u64,
 }
@@ -87,7 +89,13 @@ impl Decoder {
         let at = match self.legs.iter().position(|leg| leg.conn == frame.conn && leg.venue == venue) {
             Some(at) => at,
             None => {
-                self.legs.push(Leg { conn: Arc::clone(&frame.conn), venue, heard_ns: None, look_after_ns: 0 });
+                self.legs.push(Leg {
+                    conn: Arc::clone(&frame.conn),
+                    venue,
+                    heard_ns: None,
+                    messages: 0,
+                    look_after_ns: 0,
+                });
                 self.legs.len() - 1
             }
         };
@@ -97,6 +105,7 @@ impl Decoder {
     /// What a frame says about its leg's life, whatever else it says.
     fn life(&mut self, id: LegId, frame: &RawFrame, out: &mut Vec<Event>) {
         let Some(leg) = self.legs.get_mut(usize::from(id.0)) else { return };
+        leg.messages += u64::from(frame.kind == RawKind::Ws);
         let body = match frame.kind {
             RawKind::Open => Body::LegUp,
             RawKind::Close => Body::LegDown,
@@ -147,6 +156,11 @@ impl Decoder {
     /// Every leg so far, by number: its venue and its connection's name.
     pub fn legs(&self) -> impl Iterator<Item = (Venue, &Arc<str>)> {
         self.legs.iter().map(|leg| (leg.venue, &leg.conn))
+    }
+
+    /// How many messages came on every leg so far, by number.
+    pub fn messages(&self) -> impl Iterator<Item = u64> + '_ {
+        self.legs.iter().map(|leg| leg.messages)
     }
 
     /// Counts per venue.

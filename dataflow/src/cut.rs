@@ -3,8 +3,8 @@
 //! Never: a level that did not change over the cut, or a change without its versions.
 
 use market::{
-    AdmittedChanges, AdmittedTrade, Best, Book, Feed, Level, LevelChange, PairId, Quote, Scale, Side, SymbolId, Trade,
-    Version,
+    AdmittedChanges, AdmittedTrade, Best, Book, Feed, LegId, Level, LevelChange, PairId, Quote, Scale, Side, SymbolId,
+    Trade, Version,
 };
 
 /// One worker's part of a closed cut.
@@ -20,6 +20,66 @@ pub struct LaneCut {
     pub input_bytes: u64,
     /// What happened since the worker's last cut.
     pub counts: LaneCounts,
+    /// What legs brought since then, of those that brought anything, by number.
+    pub legs: Vec<(LegId, LegCounts)>,
+}
+
+/// Leads of one leg that a cut tells one by one; their number and sum tell of all.
+pub const LEADS_PER_CUT_MAX: usize = 4_096;
+
+/// What one leg brought, over a lane's instruments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LegCounts {
+    /// Updates that it brought first and that were applied; without ids of the venue all of the active leg.
+    pub wins: u64,
+    /// Updates that it brought after they had been applied.
+    pub duplicates: u64,
+    /// Updates that it brought after newer ones had been applied, and that never were.
+    pub regressions: u64,
+    /// Holes in its own chain of ids, whatever the other legs filled in, and breaks told by its connector.
+    pub gaps: u64,
+    /// Books replaced after a gap by a snapshot that came on it.
+    pub resyncs: u64,
+    /// Wins of which a second leg brought the same later.
+    pub leads: u64,
+    /// Time that they were ahead of it, nanoseconds, together.
+    pub lead_ns: u64,
+    /// Wins that by our clock a second leg had received earlier, so that they have no lead.
+    pub late_wins: u64,
+    /// The leads one by one, nanoseconds; [`LEADS_PER_CUT_MAX`] at the most.
+    pub leads_ns: Vec<u64>,
+}
+
+impl LegCounts {
+    /// Adds what the leg brought to another lane or in another cut. Of the leads one by one, those of this cut stay.
+    pub fn add(&mut self, other: &Self) {
+        for (sum, more) in [
+            (&mut self.wins, other.wins),
+            (&mut self.duplicates, other.duplicates),
+            (&mut self.regressions, other.regressions),
+            (&mut self.gaps, other.gaps),
+            (&mut self.resyncs, other.resyncs),
+            (&mut self.leads, other.leads),
+            (&mut self.lead_ns, other.lead_ns),
+            (&mut self.late_wins, other.late_wins),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+    }
+
+    /// Every count with its name.
+    #[must_use]
+    pub fn values(&self) -> [(&'static str, u64); 7] {
+        [
+            ("wins", self.wins),
+            ("duplicates", self.duplicates),
+            ("regressions", self.regressions),
+            ("gaps", self.gaps),
+            ("resyncs", self.resyncs),
+            ("leads", self.leads),
+            ("late_wins", self.late_wins),
+        ]
+    }
 }
 
 /// One instrument's part of a closed cut.
@@ -102,6 +162,8 @@ pub struct LaneCounts {
     pub unanchored: u64,
     /// Updates of legs that have not joined the present epoch.
     pub unbound: u64,
+    /// Words of a venue that no update is missing.
+    pub assurances: u64,
     /// Updates held back.
     pub held: u64,
     /// Holes that were not filled in time, and breaks told by connectors.
@@ -161,7 +223,7 @@ impl LaneCounts {
 
     /// Every count with its name.
     #[must_use]
-    pub fn values(&self) -> [(&'static str, u64); 18] {
+    pub fn values(&self) -> [(&'static str, u64); 19] {
         [
             ("applied", self.applied),
             ("duplicates", self.duplicates),
@@ -169,6 +231,7 @@ impl LaneCounts {
             ("covered", self.covered),
             ("unanchored", self.unanchored),
             ("unbound", self.unbound),
+            ("assurances", self.assurances),
             ("held", self.held),
             ("gaps", self.gaps),
             ("resyncs", self.resyncs),
@@ -184,7 +247,7 @@ impl LaneCounts {
         ]
     }
 
-    fn fields(&mut self) -> [&mut u64; 18] {
+    fn fields(&mut self) -> [&mut u64; 19] {
         [
             &mut self.applied,
             &mut self.duplicates,
@@ -192,6 +255,7 @@ impl LaneCounts {
             &mut self.covered,
             &mut self.unanchored,
             &mut self.unbound,
+            &mut self.assurances,
             &mut self.held,
             &mut self.gaps,
             &mut self.resyncs,

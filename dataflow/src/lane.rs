@@ -9,18 +9,22 @@
 mod ahead;
 mod instrument;
 mod kept;
+mod leads;
 mod legs;
+mod pulse;
+mod tally;
 mod timers;
 
 use crate::{
     clock::CutClock,
-    cut::{LaneCounts, LaneCut, PriorityUpdate},
+    cut::{LaneCut, PriorityUpdate},
     priority::PriorityBoard,
 };
 use instrument::Instrument;
 use legs::Legs;
 use market::{Best, Body, Event, FeedState, LegId, PairId, SymbolId, guard::Limits};
 use std::sync::Arc;
+use tally::Tally;
 use timers::Timers;
 
 /// How a lane behaves.
@@ -30,8 +34,10 @@ pub struct LaneConfig {
     pub clock: CutClock,
     /// Bounds of each guard.
     pub limits: Limits,
-    /// A connection silent for this long makes its instruments stale, nanoseconds.
+    /// A connection silent for this long makes its instruments stale, nanoseconds; an instrument is not silent before.
     pub silent_ns: u64,
+    /// An instrument silent for so many times its median interval is stale although its connection ticks; 0 = never.
+    pub silent_intervals: u64,
     /// Whether admitted changes are handed on for the store.
     pub admitted: bool,
 }
@@ -53,8 +59,10 @@ pub struct Lane {
     instruments: Vec<Option<Box<Instrument>>>,
     dirty: Vec<SymbolId>,
     timers: Timers,
+    /// When instruments are looked at for their silence; apart, since a replay's end does not wait for it.
+    silences: Timers,
     legs: Legs,
-    counts: LaneCounts,
+    tally: Tally,
     input_bytes: u64,
     /// Who is wanted ahead of its cut; none where nobody can be.
     board: Option<Arc<PriorityBoard>>,
@@ -72,8 +80,9 @@ impl Lane {
             instruments: Vec::new(),
             dirty: Vec::new(),
             timers: Timers::default(),
+            silences: Timers::default(),
             legs: Legs::new(config.silent_ns),
-            counts: LaneCounts::default(),
+            tally: Tally::default(),
             input_bytes: 0,
             board: None,
             wishes: 0,
@@ -112,8 +121,8 @@ impl Lane {
             Body::LegHeard => self.legs.heard(event.leg, event.received_ns, &mut self.dirty),
             Body::LegUp => self.leg_up(event.leg, event.received_ns),
             Body::LegDown => self.leg_down(event.leg, event.received_ns),
-            Body::Halted => self.legs.halted(event.leg, true, &mut self.dirty),
-            Body::Resumed => self.legs.halted(event.leg, false, &mut self.dirty),
+            Body::Halted => self.legs.halted(event.leg, event.received_ns, true, &mut self.dirty),
+            Body::Resumed => self.resumed(event.leg, event.received_ns),
             Body::End => {}
             Body::Listing(listing) => {
                 let at = index(event.symbol);
@@ -139,6 +148,18 @@ impl Lane {
         }
     }
 
+    /// What an instrument did not say while its market stood still is not held against it.
+    fn resumed(&mut self, leg: LegId, now_ns: u64) {
+        self.legs.halted(leg, now_ns, false, &mut self.dirty);
+        for symbol in self.legs.carried(leg) {
+            let instrument = self.instruments.get_mut(index(*symbol)).and_then(Option::as_mut);
+            if let Some(instrument) = instrument {
+                instrument.excuse(now_ns);
+                note_silence(instrument, &self.config.clock, &mut self.silences);
+            }
+        }
+    }
+
     fn leg_down(&mut self, leg: LegId, now_ns: u64) {
         for symbol in self.legs.down(leg, &mut self.dirty) {
             let instrument = self.instruments.get_mut(index(symbol)).and_then(Option::as_mut);
@@ -153,7 +174,7 @@ impl Lane {
     fn take_instrument(&mut self, event: Event) {
         let symbol = event.symbol;
         let Some(instrument) = self.instruments.get_mut(index(symbol)).and_then(Option::as_mut) else {
-            self.counts.unanchored += 1;
+            self.tally.lane.unanchored += 1;
             return;
         };
         if matches!(event.body, Body::Delta(_) | Body::Snapshot(_)) && instrument.joins(event.leg) {
@@ -165,13 +186,14 @@ impl Lane {
                 self.legs.leave(other, symbol);
             }
         }
-        instrument.take(event, &mut self.counts);
+        instrument.take(event, &mut self.tally);
         if let Some(board) = &self.board {
             instrument.tell_ahead(board.mark(symbol), &mut self.ahead);
         }
         if instrument.mark_dirty() {
             self.dirty.push(symbol);
         }
+        note_silence(instrument, &self.config.clock, &mut self.silences);
         if let Some(deadline_ns) = instrument.deadline_ns() {
             let due = self.config.clock.due(deadline_ns);
             if instrument.reschedule(due) {
@@ -189,16 +211,17 @@ impl Lane {
             return timer;
         }
         let leg = self.legs.deadline_ns().map(|deadline_ns| self.config.clock.due(deadline_ns));
-        timer.into_iter().chain(leg).min()
+        timer.into_iter().chain(leg).chain(self.silences.next()).min()
     }
 
-    /// Closes a cut: everything due is done, and what changed is pushed, instruments by number. Silence of a leg counts
-    /// only while `waiting` for input.
+    /// Closes a cut: everything due is done, and what changed is pushed, instruments by number. Silence of a leg or an
+    /// instrument counts only while `waiting` for input.
     pub fn close(&mut self, cut: u64, waiting: bool, out: &mut LaneCut, quotes: &mut Vec<QuoteChange>) {
         out.cut = cut;
         out.input_bytes = std::mem::take(&mut self.input_bytes);
         if waiting {
             self.legs.expire(self.config.clock.end_ns(cut), &mut self.dirty);
+            self.silences.due(cut, &mut self.dirty);
         }
         self.timers.due(cut, &mut self.dirty);
         let mut dirty = std::mem::take(&mut self.dirty);
@@ -206,24 +229,34 @@ impl Lane {
         dirty.dedup();
         out.instruments.reserve(dirty.len());
         for symbol in &dirty {
-            self.close_instrument(*symbol, cut, out, quotes);
+            self.close_instrument(*symbol, cut, waiting, out, quotes);
         }
         dirty.clear();
         self.dirty = dirty;
-        out.counts = std::mem::take(&mut self.counts);
+        self.tally.close(out);
     }
 
-    fn close_instrument(&mut self, symbol: SymbolId, cut: u64, out: &mut LaneCut, quotes: &mut Vec<QuoteChange>) {
+    fn close_instrument(
+        &mut self,
+        symbol: SymbolId,
+        cut: u64,
+        waiting: bool,
+        out: &mut LaneCut,
+        quotes: &mut Vec<QuoteChange>,
+    ) {
         let end_ns = self.config.clock.end_ns(cut);
         let Some(instrument) = self.instruments.get_mut(index(symbol)).and_then(Option::as_mut) else { return };
-        if instrument.poll(cut, end_ns, &mut self.counts) {
+        if instrument.poll(cut, end_ns, &mut self.tally) {
             out.requests.push(symbol);
+        }
+        if waiting && let Some(look_ns) = instrument.expire(end_ns) {
+            self.silences.schedule(self.config.clock.due(look_ns), symbol);
         }
         if let Some(board) = &self.board {
             instrument.tell_ahead(board.mark(symbol), &mut self.ahead);
         }
         let stale = self.legs.silent(instrument.legs());
-        if let Some(published) = instrument.publish(stale, end_ns, &mut self.counts) {
+        if let Some(published) = instrument.publish(stale, end_ns, &mut self.tally.lane) {
             quotes.extend(instrument.quote_change());
             out.instruments.push(published);
         }
@@ -246,6 +279,14 @@ impl Lane {
     #[must_use]
     pub fn state(&self, symbol: SymbolId) -> Option<FeedState> {
         self.instruments.get(index(symbol)).and_then(Option::as_ref).map(|instrument| instrument.state())
+    }
+}
+
+/// Notes when the instrument is to be looked at for its silence.
+#[inline]
+fn note_silence(instrument: &mut Instrument, clock: &CutClock, silences: &mut Timers) {
+    if let Some(look_ns) = instrument.silence_ns() {
+        silences.schedule(clock.due(look_ns), instrument.symbol());
     }
 }
 

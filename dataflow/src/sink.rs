@@ -13,6 +13,10 @@ use timely::dataflow::{StreamVec, channels::pact::Pipeline, operators::generic::
 
 /// What a worker tells the hub.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every message is a cut; a box would be one more allocation for each"
+)]
 pub enum SinkMessage {
     /// The worker's part of a cut.
     Cut(LaneCut),

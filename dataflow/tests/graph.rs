@@ -12,7 +12,7 @@
 
 use dataflow::{
     clock::CutClock,
-    cut::{BestChange, InstrumentCut},
+    cut::{BestChange, InstrumentCut, LegCounts},
     graph::{self, GraphConfig},
     ingest::{Batch, Credit, IngestConfig, Pace, feed},
     lane::LaneConfig,
@@ -28,13 +28,14 @@ use std::{collections::BTreeMap, sync::Arc};
 const CUT_NS: u64 = 40_000_000;
 const INSTRUMENTS: u32 = 6;
 
-type Published = (BTreeMap<(u64, SymbolId), InstrumentCut>, Vec<BestChange>);
+type Published = (BTreeMap<(u64, SymbolId), InstrumentCut>, Vec<BestChange>, BTreeMap<LegId, LegCounts>);
 
 /// Runs events, each with its time, through the graph.
 fn run(events: &[(u64, Event)], workers: usize, credit_bytes: u64) -> Published {
     let clock = CutClock { origin_ns: 0, cut_ns: CUT_NS };
     let credit = Credit::new(credit_bytes);
-    let lane = LaneConfig { clock, limits: Limits::default(), silent_ns: 2_000_000_000, admitted: true };
+    let lane =
+        LaneConfig { clock, limits: Limits::default(), silent_ns: 2_000_000_000, silent_intervals: 20, admitted: true };
     let ingest = IngestConfig { clock, pace: Pace::Replay, credit: Arc::clone(&credit) };
     let (mut senders, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| feed()).unzip();
     senders.truncate(1);
@@ -48,10 +49,12 @@ fn run(events: &[(u64, Event)], workers: usize, credit_bytes: u64) -> Published 
         }
     });
     let (mut cuts, mut best) = (BTreeMap::new(), Vec::new());
+    let mut legs: BTreeMap<LegId, LegCounts> = BTreeMap::new();
     for message in messages {
         match message {
             SinkMessage::Cut(cut) => {
                 credit.release(cut.input_bytes);
+                cut.legs.iter().for_each(|(leg, more)| legs.entry(*leg).or_default().add(more));
                 for instrument in cut.instruments {
                     assert!(cuts.insert((cut.cut, instrument.symbol), instrument).is_none(), "published twice");
                 }
@@ -64,7 +67,7 @@ fn run(events: &[(u64, Event)], workers: usize, credit_bytes: u64) -> Published 
     drop(guards);
     assert_eq!(credit.in_flight(), 0, "every byte is given back");
     best.sort_by_key(|change| (change.cut, change.pair));
-    (cuts, best)
+    (cuts, best, legs)
 }
 
 fn listing(symbol: u32) -> Listing {
@@ -126,7 +129,15 @@ fn events(steps: Vec<(u64, Step)>) -> Vec<(u64, Event)> {
                 continue;
             }
         };
-        events.push((now_ns, Event::of(SymbolId(symbol), leg, now_ns, 0, body)));
+        let event = Event::of(SymbolId(symbol), leg, now_ns, 0, body);
+        // A second leg brings every update of some instruments too, a little later.
+        let again = (symbol > 3 && matches!(event.body, Body::Delta(_))).then(|| Event {
+            leg: LegId(1),
+            received_ns: now_ns + 1,
+            ..event.clone()
+        });
+        events.push((now_ns, event));
+        events.extend(again.map(|again| (now_ns, again)));
     }
     events
 }
@@ -169,17 +180,21 @@ proptest! {
         steps in prop::collection::vec((0_u64..120, step()), 1..120),
     ) {
         let events = events(steps);
-        let (one, best) = run(&events, 1, 1 << 20);
+        let (one, best, legs) = run(&events, 1, 1 << 20);
         prop_assert_eq!(&best, &naive_best(&one));
+        let admitted = one.values().flat_map(|cut| &cut.admitted).filter(|changes| !changes.whole).count();
+        let wins: u64 = legs.values().map(|leg| leg.wins).sum();
+        prop_assert_eq!(wins, u64::try_from(admitted).unwrap(), "every update that was applied has its winner");
         for workers in [2, 4] {
             // A credit smaller than some cuts must slow the source, and change nothing.
-            let (many, best_of_many) = run(&events, workers, 4_096);
+            let (many, best_of_many, legs_of_many) = run(&events, workers, 4_096);
             let keys = |cuts: &BTreeMap<(u64, SymbolId), InstrumentCut>| cuts.keys().copied().collect::<Vec<_>>();
             prop_assert_eq!(keys(&one), keys(&many));
             for (key, published) in &one {
                 prop_assert_eq!(format!("{published:?}"), format!("{:?}", many[key]), "{:?}", key);
             }
             prop_assert_eq!(&best, &best_of_many);
+            prop_assert_eq!(&legs, &legs_of_many);
         }
     }
 }

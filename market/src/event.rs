@@ -13,7 +13,7 @@ pub struct LegId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sequence {
     /// The venue's own update ids, both ends included; a snapshot has both the same. With `first` one above `last` it is
-    /// no update, but says that there is none after `last`.
+    /// an assurance: no update, but the word that there is none after `last`.
     Venue {
         /// First update id that the event covers.
         first: u64,
@@ -32,6 +32,12 @@ impl Sequence {
             Self::Venue { last, .. } => last,
             Self::Arrival(seq) => seq,
         }
+    }
+
+    /// Whether it is no update, but the venue's word that there is none after `last`.
+    #[must_use]
+    pub const fn is_assurance(self) -> bool {
+        matches!(self, Self::Venue { first, last } if first > last)
     }
 }
 

@@ -5,6 +5,16 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// Intervals between events of an instrument's book that its median is taken over; before there are so many, silence says
+/// nothing.
+pub const PULSE_INTERVALS: usize = 32;
+
+/// So many times its median interval an instrument may be silent before it is no longer trusted.
+pub const SILENT_INTERVALS: u64 = 20;
+
+/// And at least this long, in nanoseconds; so long a connection may be silent as well.
+pub const SILENT_NS_MIN: u64 = 2_000_000_000;
+
 /// Whether an instrument's shown book follows its venue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum FeedState {
@@ -13,7 +23,8 @@ pub enum FeedState {
     Syncing,
     /// The book follows the venue.
     Live,
-    /// The connection is down or silent; the book is as old as its age says.
+    /// The connection is down or silent, the instrument is silent, or its market stands still; the book is as old as its
+    /// age says.
     Stale,
     /// Something was missed; the book stays at its last right version until it is rebuilt.
     Gapped,

@@ -7,11 +7,14 @@
 //!
 //! Never: a clock; `now_ns` is passed in and only measures how long something waits, never an order.
 
+mod legs;
+mod snapshots;
 mod terms;
 
 pub use terms::{BreakReason, Counts, Limits, Offer, Refusal};
 
 use crate::{FeedState, LegId, Sequence, Version};
+use legs::Leg;
 use std::collections::VecDeque;
 
 /// Applied ids remembered to tell a repeat from a regression; older repeats count as regressions, neither is applied.
@@ -44,16 +47,6 @@ enum Phase<S> {
     Live,
 }
 
-/// What one connection brought.
-#[derive(Clone, Copy, Debug)]
-struct Leg {
-    id: LegId,
-    /// Its last id, to notice that it went backwards on one connection.
-    last: Option<u64>,
-    /// Its ids are known to be the present epoch's: it was bridged to it, or opened since.
-    bound: bool,
-}
-
 /// The guard of one stream.
 #[derive(Clone, Debug)]
 pub struct Guard<S, D> {
@@ -83,10 +76,14 @@ pub struct Guard<S, D> {
     held: VecDeque<Held<D>>,
     held_bytes: u64,
     hole_since_ns: Option<u64>,
+    /// An update was applied since the held ones were looked at last.
+    moved: bool,
     recent: VecDeque<u64>,
     /// Since when nothing but ids below the shown version came.
     below_since_ns: Option<u64>,
     legs: Vec<Leg>,
+    /// The update offered last left out ids of its own leg.
+    skipped: bool,
     attempts: u32,
     refetch_at_ns: Option<u64>,
     counts: Counts,
@@ -113,9 +110,11 @@ impl<S, D> Guard<S, D> {
             held: VecDeque::new(),
             held_bytes: 0,
             hole_since_ns: None,
+            moved: false,
             recent: VecDeque::new(),
             below_since_ns: None,
             legs: Vec::new(),
+            skipped: false,
             attempts: 0,
             refetch_at_ns: None,
             counts: Counts::default(),
@@ -139,7 +138,7 @@ impl<S, D> Guard<S, D> {
     /// A leg's connection was opened, perhaps again: its ids may have started anew.
     pub fn leg_up(&mut self, now_ns: u64, leg: LegId) {
         self.legs.retain(|known| known.id != leg);
-        self.legs.push(Leg { id: leg, last: None, bound: true });
+        self.legs.push(Leg::opened(leg));
         if self.shown.is_some() {
             self.opened_ns.get_or_insert(now_ns);
         }
@@ -182,6 +181,12 @@ impl<S, D> Guard<S, D> {
         self.counts
     }
 
+    /// Whether the update that was offered last left out ids of its own leg, whatever the other legs brought.
+    #[must_use]
+    pub fn skipped(&self) -> bool {
+        self.skipped
+    }
+
     /// Bytes held back.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
@@ -203,87 +208,18 @@ impl<S, D> Guard<S, D> {
     #[inline]
     pub fn offer(&mut self, now_ns: u64, leg: LegId, sequence: Sequence) -> Offer {
         match sequence {
-            Sequence::Arrival(seq) => self.offer_arrival(seq),
+            Sequence::Arrival(seq) => {
+                self.skipped = false;
+                self.offer_arrival(seq)
+            }
             Sequence::Venue { first, last } => {
-                let (at, backwards) = self.heard(leg, last);
-                if !self.binds(at, first) {
+                let (at, backwards) = self.heard(leg, first, last);
+                if !self.binds(at, first, last) {
                     return Offer::Unbound;
                 }
                 self.offer_venue(now_ns, first, last, backwards.then_some(leg))
             }
         }
-    }
-
-    /// Notes a leg's id; gives its place, and whether it went backwards on this leg.
-    #[inline]
-    fn heard(&mut self, leg: LegId, last: u64) -> (usize, bool) {
-        let at = match self.legs.iter().position(|known| known.id == leg) {
-            Some(at) => at,
-            None => {
-                self.legs.push(Leg { id: leg, last: None, bound: true });
-                self.legs.len().saturating_sub(1)
-            }
-        };
-        let Some(leg) = self.legs.get_mut(at) else { return (at, false) };
-        let backwards = leg.last.replace(last).is_some_and(|before| before > last);
-        if backwards && !leg.bound {
-            // It has started anew as the others did before; that is no further restart.
-            leg.bound = true;
-            return (at, false);
-        }
-        (at, backwards)
-    }
-
-    /// Whether a leg's update counts. After a new epoch it does once it reaches the shown version without a hole;
-    /// before, it may still carry the ids of the epoch before, which look like a hole of millions. Nor does it while a
-    /// new epoch is awaited because of another leg.
-    #[inline]
-    fn binds(&mut self, at: usize, first: u64) -> bool {
-        let Some(leg) = self.legs.get_mut(at).filter(|leg| !leg.bound) else {
-            if !self.held.is_empty() && self.legs.iter().any(|leg| !leg.bound) {
-                self.give_up_unbound();
-            }
-            return true;
-        };
-        let next = self.shown.filter(|_| !self.bump).map_or(u64::MAX, |shown| shown.seq.saturating_add(1));
-        if !self.bump && first <= next {
-            let joined = leg.id;
-            self.bind(joined);
-            return true;
-        }
-        // If no leg has joined, it cannot be told whose ids are the old ones; the hole will bring a snapshot.
-        !self.legs.iter().any(|leg| leg.bound)
-    }
-
-    /// A leg has joined the present epoch.
-    fn bind(&mut self, leg: LegId) {
-        let known = self.legs.iter_mut().find(|known| known.id == leg).filter(|known| !known.bound);
-        if let Some(known) = known {
-            known.bound = true;
-            self.give_up_unbound();
-        }
-    }
-
-    /// Until a leg has joined an epoch, updates of any leg are held; once one has, those of the others may be the former
-    /// epoch's.
-    fn give_up_unbound(&mut self) {
-        let legs = std::mem::take(&mut self.legs);
-        self.give_up(|held| legs.iter().any(|known| known.id == held.leg && !known.bound));
-        self.legs = legs;
-    }
-
-    fn give_up(&mut self, gone: impl Fn(&Held<D>) -> bool) {
-        self.held.retain(|held| !gone(held));
-        self.held_bytes = self.held.iter().map(|held| held.bytes).sum();
-    }
-
-    /// A leg's connection ended: it vouches for nothing any longer.
-    pub fn leg_down(&mut self, leg: LegId) {
-        let bound = |known: &Leg| known.id != leg || known.bound;
-        if !self.legs.iter().all(bound) {
-            self.give_up(|held| held.leg == leg);
-        }
-        self.legs.retain(|known| known.id != leg);
     }
 
     /// A leg that carried nothing of the stream yet does now: what it tells counts although all others are gone.
@@ -300,24 +236,26 @@ impl<S, D> Guard<S, D> {
         }
     }
 
+    /// An assurance (`first` one above `last`) goes the way of an update, but is never applied: it joins nothing, and what
+    /// is held of it only keeps the hole open until its `last` is shown.
     #[inline]
     fn offer_venue(&mut self, now_ns: u64, first: u64, last: u64, backwards: Option<LegId>) -> Offer {
         if first > last.saturating_add(1) {
             return Offer::Regression;
         }
         if let Phase::Aside(aside) = &self.phase {
-            return if last <= aside.id { Offer::Covered } else { Offer::Hold };
+            return if last <= aside.id { Offer::Covered } else { self.held_once(first, last) };
         }
         let shown = match self.shown {
             Some(shown) if !self.bump => shown.seq,
-            _ => return self.offer_unshown(last, backwards),
+            _ => return self.offer_unshown(first, last, backwards),
         };
         if last <= shown {
-            if first > last && backwards.is_none() {
-                // No update, but the word that there is none beyond one that is applied already.
-                return Offer::Duplicate;
-            }
-            return self.offer_old(now_ns, last, backwards);
+            return if first > last {
+                self.offer_assurance(now_ns, last, last == shown, backwards)
+            } else {
+                self.offer_old(now_ns, last, backwards)
+            };
         }
         self.below_since_ns = None;
         self.opened_ns = None;
@@ -325,14 +263,38 @@ impl<S, D> Guard<S, D> {
             Phase::Live if first <= shown.saturating_add(1) => self.apply(Version::new(self.epoch, last)),
             Phase::Live => {
                 self.hole_since_ns.get_or_insert(now_ns);
-                Offer::Hold
+                self.held_once(first, last)
             }
-            _ => self.offer_unshown(last, backwards),
+            _ => self.offer_unshown(first, last, backwards),
+        }
+    }
+
+    /// What is held already is not held twice.
+    fn held_once(&self, first: u64, last: u64) -> Offer {
+        if self.holds(first, last) { Offer::Duplicate } else { Offer::Hold }
+    }
+
+    /// The word of a leg that there is no update after one that is shown. At the shown version it proves the book as an
+    /// update that joins would; below, it tells how far the leg is, and no more.
+    fn offer_assurance(&mut self, now_ns: u64, last: u64, current: bool, backwards: Option<LegId>) -> Offer {
+        if current && backwards.is_none() {
+            self.below_since_ns = None;
+            self.opened_ns = None;
+            if self.interrupted && !self.down && matches!(self.phase, Phase::Live) {
+                self.interrupted = false;
+                self.refetch_at_ns = None;
+            }
+            return Offer::Duplicate;
+        }
+        match self.offer_old(now_ns, last, backwards) {
+            // It carries nothing that could have been shown.
+            Offer::Regression => Offer::Duplicate,
+            offer => offer,
         }
     }
 
     /// Nothing shown that it could be older than: it waits for a snapshot.
-    fn offer_unshown(&mut self, last: u64, backwards: Option<LegId>) -> Offer {
+    fn offer_unshown(&mut self, first: u64, last: u64, backwards: Option<LegId>) -> Offer {
         if self.bump && self.shown.is_some_and(|shown| last > shown.seq) {
             // The ids go on where they were: that was no restart.
             self.bump = false;
@@ -341,10 +303,7 @@ impl<S, D> Guard<S, D> {
             // The ids of this connection restarted while the stream was waiting: what it held belongs to no book.
             self.give_up(|held| held.leg == restarted);
         }
-        if self.held.iter().any(|held| held.last == last) {
-            return Offer::Duplicate;
-        }
-        Offer::Hold
+        self.held_once(first, last)
     }
 
     /// At or below what is shown.
@@ -401,6 +360,7 @@ impl<S, D> Guard<S, D> {
             self.refetch_at_ns = None;
         }
         self.below_since_ns = None;
+        self.moved = true;
         if self.recent.len() == RECENT_MAX {
             self.recent.pop_front();
         }
@@ -422,15 +382,22 @@ impl<S, D> Guard<S, D> {
             self.refetch_at_ns.get_or_insert(now_ns);
             return;
         }
-        let at = self.held.partition_point(|held| held.first < first);
-        if self.held.get(at).is_some_and(|held| held.last == last) {
+        if self.holds(first, last) {
             return;
         }
+        let at = self.held.partition_point(|held| held.first < first);
         self.held.insert(at, Held { leg, since_ns: now_ns, first, last, bytes, payload });
         self.held_bytes = self.held_bytes.saturating_add(bytes);
         if self.shown.is_none() && matches!(self.phase, Phase::Waiting) {
             self.refetch_at_ns.get_or_insert(now_ns.saturating_add(self.limits.refetch_ns_min));
         }
+    }
+
+    /// Whether the very same is held already, of whatever leg. Another that only ends alike is not: it may fill a hole that
+    /// this one leaves.
+    fn holds(&self, first: u64, last: u64) -> bool {
+        let at = self.held.partition_point(|held| held.first < first);
+        self.held.range(at..).take_while(|held| held.first == first).any(|held| held.last == last)
     }
 
     /// The next held update that now joins, if any. To be called until `None` after each applied update and each
@@ -443,6 +410,11 @@ impl<S, D> Guard<S, D> {
                 return None;
             };
             if front.first > shown.seq.saturating_add(1) {
+                if std::mem::take(&mut self.moved) {
+                    // One hole was filled; this is another, which is as old as the first update behind it.
+                    let since = self.held.iter().map(|held| held.since_ns).min();
+                    self.hole_since_ns = since.max(self.replaced_ns);
+                }
                 return None;
             }
             let held = self.held.pop_front()?;
@@ -454,126 +426,6 @@ impl<S, D> Guard<S, D> {
                 return Some((version, held.payload));
             }
         }
-    }
-
-    /// Offers a snapshot. `Ok(Some(_))` says to replace the book now; `Ok(None)` that it waits for its bridge.
-    ///
-    /// # Errors
-    /// [`Refusal`], with a new request already planned where one is needed.
-    pub fn offer_snapshot(
-        &mut self,
-        now_ns: u64,
-        sequence: Sequence,
-        payload: S,
-    ) -> Result<Option<(Version, S)>, Refusal> {
-        match sequence {
-            Sequence::Arrival(seq) => {
-                if !self.restored && self.shown.is_some_and(|shown| seq <= shown.seq) {
-                    return Err(self.refuse(Refusal::Duplicate));
-                }
-                // A synthesized sequence has no meaning beyond its own start, so each start is an epoch.
-                self.bump = self.shown.is_some();
-                self.drop_held();
-                Ok(Some(self.replace(now_ns, seq, payload)))
-            }
-            Sequence::Venue { last, .. } => self.offer_anchored(now_ns, last, payload),
-        }
-    }
-
-    fn offer_anchored(&mut self, now_ns: u64, id: u64, payload: S) -> Result<Option<(Version, S)>, Refusal> {
-        let before = self.shown.filter(|_| !self.bump).map(|shown| shown.seq);
-        if matches!(self.phase, Phase::Live) && before.is_some_and(|shown| id < shown) {
-            // If one was asked for, the pause that was planned with the request goes on.
-            if self.interrupted {
-                self.below(now_ns);
-            }
-            return Err(self.refuse(Refusal::Older));
-        }
-        let reaches = self.shown.is_some_and(|shown| id >= shown.seq);
-        if self.bump && reaches {
-            let long = now_ns >= self.bump_since_ns.saturating_add(self.limits.restart_ns);
-            if !self.held.is_empty() && !long {
-                // From before the restart of the ids, which the updates that are held have seen.
-                return Err(self.refuse(Refusal::Older));
-            }
-            // The venue goes on where it was: what looked like a restart was a stray.
-            self.bump = false;
-            self.drop_held();
-        }
-        let shown = self.shown.filter(|_| !self.bump).map(|shown| shown.seq);
-        while self.held.front().is_some_and(|front| front.last <= id) {
-            let gone = self.held.pop_front().map_or(0, |held| held.bytes);
-            self.held_bytes = self.held_bytes.saturating_sub(gone);
-        }
-        let unbridged = |guard: &Self| guard.held.front().is_some_and(|front| front.first > id.saturating_add(1));
-        if unbridged(self) && !matches!(self.phase, Phase::Live) {
-            // What no snapshot reaches for so long is no update of the present count.
-            let since = now_ns.saturating_sub(self.limits.restart_ns);
-            self.give_up(|held| held.since_ns < since);
-        }
-        if unbridged(self) {
-            if matches!(self.phase, Phase::Live) {
-                // A snapshot inside the hole brings the book forward; what is held goes on waiting.
-                return Ok(Some(self.replace(now_ns, id, payload)));
-            }
-            self.phase = Phase::Waiting;
-            self.plan_refetch(now_ns);
-            return Err(self.refuse(Refusal::Unbridged));
-        }
-        if shown.is_some_and(|shown| self.reach(id) < shown) {
-            self.plan_refetch(now_ns);
-            self.below(now_ns);
-            return Err(self.refuse(Refusal::Older));
-        }
-        if self.held.is_empty() && !matches!(self.phase, Phase::Live) {
-            self.phase = Phase::Aside(Aside { id, since_ns: now_ns, payload });
-            return Ok(None);
-        }
-        Ok(Some(self.replace(now_ns, id, payload)))
-    }
-
-    /// A snapshot is below what is shown. If nothing else came for long after a start or a reopening, a quiet venue has
-    /// restarted; otherwise its snapshots merely lag.
-    fn below(&mut self, now_ns: u64) {
-        let since = self.opened_ns.into_iter().chain(self.below_since_ns).min();
-        let long = since.is_some_and(|since| now_ns >= since.saturating_add(self.limits.restart_ns));
-        if long && !self.bump {
-            self.restart(now_ns);
-        }
-    }
-
-    /// How far a snapshot gets over the held updates that join it.
-    fn reach(&self, id: u64) -> u64 {
-        let join =
-            |reached: u64, held: &Held<D>| (held.first <= reached.saturating_add(1)).then_some(reached.max(held.last));
-        self.held
-            .iter()
-            .try_fold(id, |reached, held| join(reached, held).ok_or(reached))
-            .unwrap_or_else(|reached| reached)
-    }
-
-    fn replace(&mut self, now_ns: u64, seq: u64, payload: S) -> (Version, S) {
-        if self.bump {
-            self.open_epoch();
-            self.bump = false;
-        }
-        if self.state() == FeedState::Gapped {
-            self.counts.resyncs += 1;
-        }
-        let version = Version::new(self.epoch, seq);
-        self.shown = Some(version);
-        self.phase = Phase::Live;
-        self.fresh = true;
-        self.restored = false;
-        self.interrupted = self.down;
-        self.recent.clear();
-        self.below_since_ns = None;
-        self.opened_ns = None;
-        self.replaced_ns = Some(now_ns);
-        self.refetch_at_ns = None;
-        // What does not join it is behind a hole, whose time runs from now.
-        self.hole_since_ns = (!self.held.is_empty()).then_some(now_ns);
-        (version, payload)
     }
 
     /// Time passes: gives up on a hole, or shows a snapshot that nothing contradicted. To be called after

@@ -6,6 +6,7 @@ mod books;
 
 use crate::{
     checkpoint::CheckpointView,
+    legs::LegRow,
     metrics::{self, Numbers},
     run::unix_ns,
     socket::{self, Admission, Place, check_upgrade},
@@ -80,6 +81,7 @@ pub fn router(shared: Shared) -> Router {
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .route("/v1/instruments", get(instruments))
+        .route("/v1/legs", get(legs))
         .route("/v1/books/{*instrument}", get(books::book))
         .route("/v1/stream", get(stream))
         .fallback(|| async { failure(StatusCode::NOT_FOUND, "no such path") })
@@ -137,6 +139,7 @@ async fn index(State(shared): State<Shared>) -> String {
         "{}, {kind}\n\n\
          /v1/stream              WebSocket, subprotocol {}\n\
          /v1/instruments         all instruments\n\
+         /v1/legs                connections to venues: who is first, by how much\n\
          /v1/books/VENUE/SYMBOL  one book, e.g. /v1/books/binance_spot/BTCUSDT?depth=10\n\
          /metrics                Prometheus\n\
          /healthz /readyz        liveness and readiness\n",
@@ -201,6 +204,27 @@ async fn instruments(State(shared): State<Shared>) -> Json<Vec<Listed>> {
         pair: shared.directory.pair(instrument.pair).map(|pair| pair.text.to_string()),
     };
     Json(shared.directory.instruments_from(0).into_iter().map(listed).collect())
+}
+
+/// What each connection to a venue brought; leads in microseconds.
+async fn legs(State(shared): State<Shared>) -> Response {
+    let stats = match shared.tape.stats().await {
+        Ok(stats) => stats,
+        Err(error) => return ended(error),
+    };
+    let quantiles = |leads: &[(f64, u64)]| -> serde_json::Map<_, _> {
+        leads.iter().map(|(quantile, lead_us)| (quantile.to_string(), json!(lead_us))).collect()
+    };
+    let row = |row: &LegRow| {
+        let values = row.values().into_iter().map(|(name, count)| (name.to_owned(), json!(count)));
+        let mut fields: serde_json::Map<_, _> = values.collect();
+        fields.insert("venue".to_owned(), json!(row.venue.name()));
+        fields.insert("leg".to_owned(), json!(row.leg));
+        fields.insert("lead_us_sum".to_owned(), json!(row.lead_us_sum()));
+        fields.insert("lead_us".to_owned(), quantiles(&row.lead_us).into());
+        fields
+    };
+    Json(stats.legs.iter().map(row).collect::<Vec<_>>()).into_response()
 }
 
 async fn stream(State(shared): State<Shared>, mut request: Request) -> Response {

@@ -11,10 +11,10 @@ pub use phase::{Frame, Update};
 
 use dataflow::{
     clock::CutClock,
-    cut::{InstrumentCut, LaneCounts, LaneCut},
+    cut::{InstrumentCut, LaneCounts, LaneCut, LegCounts},
     sink::SinkMessage,
 };
-use market::{AdmittedChanges, AdmittedTrade, Best, PairId, SymbolId};
+use market::{AdmittedChanges, AdmittedTrade, Best, LegId, PairId, SymbolId};
 use phase::Phase;
 use std::collections::BTreeMap;
 
@@ -46,6 +46,8 @@ pub struct Step {
     pub epochs: Vec<(SymbolId, u64)>,
     /// What happened in the lanes.
     pub counts: LaneCounts,
+    /// What legs brought; one may stand in it once for each worker.
+    pub legs: Vec<(LegId, LegCounts)>,
     /// Bytes of input to be given back to the credit.
     pub input_bytes: u64,
     /// The active phase whose frame ends with this cut: to be closed before the next step.
@@ -163,6 +165,7 @@ impl Hub {
             step.requests.append(&mut part.requests);
             step.input_bytes = step.input_bytes.saturating_add(part.input_bytes);
             step.counts.add(&part.counts);
+            step.legs.append(&mut part.legs);
         }
         // Each instrument has one lane, so this order does not depend on the number of workers.
         instruments.sort_by_key(|cut| cut.symbol);

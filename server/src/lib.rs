@@ -12,6 +12,7 @@ pub mod exit;
 pub mod fanout;
 pub mod http;
 pub mod hub;
+pub mod legs;
 pub mod metrics;
 pub mod raw_log;
 pub mod replay;

@@ -2,8 +2,13 @@
 //!
 //! Never: a number kept twice.
 
-use crate::{checkpoint::CheckpointView, source::SourceNumbers, tape::TapeStats};
-use connectors::{clickhouse::Counters, live::numbers::VenueNumbers};
+use crate::{
+    checkpoint::CheckpointView,
+    legs::LegRow,
+    source::{SourceNumbers, SourceView},
+    tape::TapeStats,
+};
+use connectors::{clickhouse::Counters, live::numbers::VenueNumbers, venue_feed::FeedCounts};
 use market::FeedState;
 use prometheus::{Encoder, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 use std::sync::{Arc, atomic::Ordering::Relaxed};
@@ -40,6 +45,7 @@ pub fn text(numbers: Numbers<'_>) -> Result<String, MetricsError> {
     page.counters("sprag_lane_events_total", "What happened in the lanes", "event", &tape.lanes.values())?;
     page.counters("sprag_fanout_events_total", "What happened in the fan-out", "event", &tape.fanout.values())?;
     let source = numbers.source;
+    let view = source.view();
     page.counters(
         "sprag_source_events_total",
         "What the source decoded",
@@ -47,6 +53,7 @@ pub fn text(numbers: Numbers<'_>) -> Result<String, MetricsError> {
         &[
             ("frames", source.frames.load(Relaxed)),
             ("dead_letters", source.dead_letters.load(Relaxed)),
+            ("dead_letters_unkept", view.unkept),
             ("checksums_matched", source.checksums_matched.load(Relaxed)),
             ("checksums_failed", source.checksums_failed.load(Relaxed)),
         ],
@@ -76,6 +83,8 @@ pub fn text(numbers: Numbers<'_>) -> Result<String, MetricsError> {
         &ignored,
     )?;
     page.venues(source.live())?;
+    page.feeds(&view)?;
+    page.legs(&tape.legs)?;
     if let Some((counters, waits)) = numbers.store {
         page.store(counters, waits)?;
     }
@@ -98,6 +107,20 @@ fn state(tape: &TapeStats) -> [(&'static str, u64); 3] {
         ("frontier_lag_ms", tape.frontier_lag_ms),
         ("in_flight_bytes", tape.in_flight_bytes),
         ("store_backlog_events", u64::try_from(tape.store_backlog).unwrap_or(u64::MAX)),
+    ]
+}
+
+fn feed_values(counts: &FeedCounts) -> [(&'static str, u64); 9] {
+    [
+        ("frames", counts.frames),
+        ("ignored", counts.ignored),
+        ("undecodable", counts.undecodable),
+        ("checksums_matched", counts.checksums_matched),
+        ("checksums_failed", counts.checksums_failed),
+        ("checks_put_aside", counts.checks_put_aside),
+        ("switches", counts.switches),
+        ("missing", counts.missing),
+        ("suppressed", counts.suppressed),
     ]
 }
 
@@ -134,6 +157,48 @@ impl Page {
         self.registry.register(Box::new(legs))
     }
 
+    /// What the decoders counted, and the dead letters, per venue.
+    fn feeds(&self, view: &SourceView) -> Result<(), prometheus::Error> {
+        let opts = Opts::new("sprag_feed_events_total", "What the decoders of the venues met");
+        let feeds = IntCounterVec::new(opts, &["venue", "event"])?;
+        for (venue, counts) in &view.feeds {
+            for (event, count) in feed_values(counts) {
+                feeds.with_label_values(&[venue.name(), event]).inc_by(count);
+            }
+        }
+        let opts = Opts::new("sprag_dead_letters_total", "Messages that could not be decoded");
+        let letters = IntCounterVec::new(opts, &["venue", "reason"])?;
+        for (venue, reason, count) in &view.dead_letters {
+            letters.with_label_values(&[venue.name(), *reason]).inc_by(*count);
+        }
+        self.registry.register(Box::new(feeds))?;
+        self.registry.register(Box::new(letters))
+    }
+
+    fn legs(&self, rows: &[LegRow]) -> Result<(), prometheus::Error> {
+        let opts = Opts::new("sprag_leg_events_total", "What each connection to a venue brought");
+        let events = IntCounterVec::new(opts, &["venue", "leg", "event"])?;
+        let opts =
+            Opts::new("sprag_leg_lead_microseconds_total", "Sum of the leads of each connection over the next one");
+        let sums = IntCounterVec::new(opts, &["venue", "leg"])?;
+        let opts = Opts::new("sprag_leg_lead_microseconds", "How long a connection was ahead of the next one");
+        let leads = IntGaugeVec::new(opts, &["venue", "leg", "quantile"])?;
+        for row in rows {
+            let (venue, leg) = (row.venue.name(), &*row.leg);
+            for (event, count) in row.values() {
+                events.with_label_values(&[venue, leg, event]).inc_by(count);
+            }
+            sums.with_label_values(&[venue, leg]).inc_by(row.lead_us_sum());
+            for (quantile, lead_us) in &row.lead_us {
+                let lead_us = i64::try_from(*lead_us).unwrap_or(i64::MAX);
+                leads.with_label_values(&[venue, leg, &quantile.to_string()]).set(lead_us);
+            }
+        }
+        self.registry.register(Box::new(events))?;
+        self.registry.register(Box::new(sums))?;
+        self.registry.register(Box::new(leads))
+    }
+
     fn store(&self, counters: &Counters, waits: u64) -> Result<(), prometheus::Error> {
         self.counters(
             "sprag_store_events_total",
@@ -158,10 +223,19 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dataflow::cut::LegCounts;
+    use market::Venue;
 
     #[test]
     fn every_number_has_its_place() {
-        let (tape, source) = (TapeStats::default(), SourceNumbers::default());
+        let row = LegRow {
+            venue: Venue::BinanceSpot,
+            leg: "a".into(),
+            messages: 7,
+            counts: LegCounts { wins: 5, leads: 2, lead_ns: 13_000_000, ..LegCounts::default() },
+            lead_us: vec![(0.5, 6_003)],
+        };
+        let (tape, source) = (TapeStats { legs: vec![row], ..TapeStats::default() }, SourceNumbers::default());
         let counters = Counters::default();
         let view = CheckpointView::default();
         let numbers = Numbers { tape: &tape, source: &source, store: Some((&counters, 3)), checkpoints: (&view, 0) };
@@ -172,6 +246,11 @@ mod tests {
             r#"sprag_store_events_total{event="source_waits"} 3"#,
             r#"sprag_instruments{state="GAPPED"} 0"#,
             r#"sprag_checkpoint_events_total{event="written"} 0"#,
+            r#"sprag_leg_events_total{event="messages",leg="a",venue="binance_spot"} 7"#,
+            r#"sprag_leg_events_total{event="wins",leg="a",venue="binance_spot"} 5"#,
+            r#"sprag_leg_events_total{event="resyncs",leg="a",venue="binance_spot"} 0"#,
+            r#"sprag_leg_lead_microseconds_total{leg="a",venue="binance_spot"} 13000"#,
+            r#"sprag_leg_lead_microseconds{leg="a",quantile="0.5",venue="binance_spot"} 6003"#,
         ] {
             assert!(text.contains(line), "{line} is missing in\n{text}");
         }

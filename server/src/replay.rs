@@ -12,7 +12,9 @@ pub use lines::ReplayChannel;
 use crate::{
     dead_letters::DeadLetters,
     hub::{Hub, HubConfig, Step},
+    legs::{LegRow, LegSums},
     raw_log::RawLog,
+    source::SourceLeg,
 };
 use connectors::{
     capture::{CaptureError, CaptureFrame, MergedCaptures},
@@ -29,7 +31,11 @@ use dataflow::{
     sink::SinkMessage,
 };
 use lines::LineWriter;
-use market::{Event, Venue, guard::Limits};
+use market::{
+    Event, Venue,
+    feed::{SILENT_INTERVALS, SILENT_NS_MIN},
+    guard::Limits,
+};
 use std::{
     io::{self, Write},
     sync::{Arc, mpsc::Receiver},
@@ -42,9 +48,6 @@ pub const FRAME_NS: u64 = 40_000_000;
 
 /// Bytes under way: a replay reads faster than it can write, and this much is enough to keep every worker busy.
 const IN_FLIGHT_BYTES: u64 = 64 << 20;
-
-/// A connection silent for this long makes its instruments stale, nanoseconds.
-const SILENT_NS: u64 = 2_000_000_000;
 
 /// What to replay, and how.
 #[derive(Clone, Debug)]
@@ -83,6 +86,8 @@ pub struct ReplaySummary {
     pub feeds: Vec<(Venue, FeedCounts)>,
     /// What the lanes counted.
     pub lanes: LaneCounts,
+    /// What each connection brought.
+    pub legs: Vec<LegRow>,
     /// Frames that could not be decoded.
     pub dead_letters: u64,
 }
@@ -128,7 +133,13 @@ pub fn replay(
     };
     let clock = CutClock { origin_ns, cut_ns: FRAME_NS };
     let credit = Credit::new(IN_FLIGHT_BYTES);
-    let lane = LaneConfig { clock, limits: Limits::default(), silent_ns: SILENT_NS, admitted: options.admitted };
+    let lane = LaneConfig {
+        clock,
+        limits: Limits::default(),
+        silent_ns: SILENT_NS_MIN,
+        silent_intervals: SILENT_INTERVALS,
+        admitted: options.admitted,
+    };
     let ingest = IngestConfig { clock, pace: Pace::Replay, credit: Arc::clone(&credit) };
     let workers = options.workers.max(1);
     let (mut senders, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| feed()).unzip();
@@ -148,7 +159,10 @@ pub fn replay(
     hub.activate(0);
     let mut writer = LineWriter::new(out, &directory, &options.channels);
     let mut summary = ReplaySummary::default();
-    let written = drive(&messages, &mut hub, &credit, &mut summary, &mut |hub, step| {
+    let mut legs = LegSums::default();
+    let written = drive(&messages, &mut hub, &credit, &mut |hub, step| {
+        summary.lanes.add(&step.counts);
+        legs.add(&step.legs);
         stepped(step);
         match step.closing {
             Some(phase) => writer.frame(&hub.close(phase)),
@@ -164,6 +178,7 @@ pub fn replay(
     summary.frames = decoded.frames;
     summary.dead_letters = decoded.dead_letters;
     summary.feeds = decoded.feeds;
+    summary.legs = legs.rows(&decoded.legs);
     Ok((summary, hub))
 }
 
@@ -172,14 +187,12 @@ fn drive(
     messages: &Receiver<SinkMessage>,
     hub: &mut Hub,
     credit: &Credit,
-    summary: &mut ReplaySummary,
     handle: &mut dyn FnMut(&mut Hub, &mut Step) -> io::Result<()>,
 ) -> io::Result<()> {
     while let Ok(message) = messages.recv() {
         hub.take(message);
         while let Some(mut step) = hub.step() {
             credit.release(step.input_bytes);
-            summary.lanes.add(&step.counts);
             handle(hub, &mut step)?;
         }
         if hub.ended() {
@@ -194,6 +207,7 @@ struct Decoded {
     frames: u64,
     dead_letters: u64,
     feeds: Vec<(Venue, FeedCounts)>,
+    legs: Vec<SourceLeg>,
 }
 
 struct Source {
@@ -228,7 +242,7 @@ impl Source {
             }
             let decoded = self.decoder.decode(self.options.venue, &captured.frame, position, &mut batches.events);
             if let Err(reason) = decoded {
-                self.kept.dead_letters.keep(&captured.frame, &reason);
+                self.kept.dead_letters.keep(self.options.venue, &captured.frame, &reason);
             }
             if fresh.and_then(|()| batches.added(before)).is_err() {
                 break;
@@ -238,7 +252,8 @@ impl Source {
             tracing::debug!("the workers ended before the capture did");
         }
         let feeds = self.decoder.counts().collect();
-        Ok(Decoded { frames, dead_letters: self.kept.dead_letters.count(), feeds })
+        let legs = SourceLeg::all(&self.decoder).collect();
+        Ok(Decoded { frames, dead_letters: self.kept.dead_letters.count(), feeds, legs })
     }
 
     fn wanted(&self, captured: &CaptureFrame) -> bool {

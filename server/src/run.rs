@@ -26,7 +26,7 @@ use connectors::{
     capture::CaptureError,
     clickhouse::{SinkError, SinkReport, SinkView, child::PARENT_FLUSH_MAX, sink::SinkInput},
     halt,
-    live::LiveError,
+    live::{LiveError, LiveVenue},
     venue_feed::listings::Listings,
 };
 use dataflow::{
@@ -190,8 +190,10 @@ pub async fn run(
     let epoch = journal.next(kept.epoch_least).await?;
     halt::point("epoch-reserved");
     let mut part = open_sink(store, config, epoch, &directory);
-    let venue_assets = source::venue_assets(&live_venues(config)).await;
-    let listings = venue_assets.iter().fold(listings(config, &directory), |listings, (venue, assets)| {
+    let live = live_venues(config);
+    let venue_assets = source::venue_assets(&live).await;
+    let listings = subscribed(listings(config, &directory), &live);
+    let listings = venue_assets.iter().fold(listings, |listings, (venue, assets)| {
         listings.with_venue_assets(*venue, &assets.symbol, &assets.asset_0, &assets.asset_1)
     });
     let listings = listings.with_epochs(kept.epochs, epoch);
@@ -279,6 +281,13 @@ pub fn listings(config: &Config, directory: &Arc<Directory>) -> Listings {
     })
 }
 
+/// The same listings, which refuse by name what was not subscribed to: it is a dead letter and never an instrument.
+fn subscribed(listings: Listings, live: &[LiveVenue]) -> Listings {
+    live.iter().fold(listings, |listings, live| {
+        listings.with_only(live.venue, live.instruments.iter().map(|symbol| &**symbol))
+    })
+}
+
 fn open_sink(store: Option<Store>, config: &Config, epoch: u64, directory: &Arc<Directory>) -> StorePart {
     let Some(store) = store else { return StorePart { store: None, queue: None, view: None, sink: None } };
     // The epoch block is this start's own, so its tokens meet no other start's.
@@ -330,7 +339,8 @@ impl Pipeline {
         let credit = Credit::new(u64::try_from(settings.in_flight_bytes).unwrap_or(u64::MAX));
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..settings.workers).map(|_| feed()).unzip();
         let silent_ns = settings.silent_ms.saturating_mul(1_000_000);
-        let lane = LaneConfig { clock, limits: limits(config), silent_ns, admitted: part.queue.is_some() };
+        let (silent_intervals, admitted) = (settings.silent_intervals, part.queue.is_some());
+        let lane = LaneConfig { clock, limits: limits(config), silent_ns, silent_intervals, admitted };
         let ingest = IngestConfig { clock, pace: Pace::Clock(Arc::clone(&now_ns)), credit: Arc::clone(&credit) };
         let (inputs, taken) = std::sync::mpsc::channel();
         let fanout = Fanout::new(fanout_config(config, generation), Arc::clone(listings.directory()));
@@ -483,4 +493,48 @@ fn start_tape(
         }
     })?;
     Ok((thread, told))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::InstrumentNames;
+    use market::Venue;
+
+    #[test]
+    fn a_table_names_the_assets_at_every_venue_and_spelling_tells_instruments_apart() {
+        for venue in Venue::ALL {
+            let named = |symbol: &str, asset_0: &str| InstrumentNames {
+                venue,
+                symbol: symbol.to_owned(),
+                asset_0: asset_0.to_owned(),
+                asset_1: "USD".to_owned(),
+            };
+            let config =
+                Config { instrument: vec![named("kPEPE", "1000PEPE"), named("KPEPE", "KPEPE")], ..Config::default() };
+            let directory = Arc::new(Directory::default());
+            let listings = listings(&config, &directory);
+            let (thousand, _) = listings.introduce(venue, "kPEPE", 1).unwrap();
+            let (other, _) = listings.introduce(venue, "KPEPE", 1).unwrap();
+            assert_ne!((thousand.id, thousand.pair), (other.id, other.pair), "{venue}");
+            assert_eq!((&*thousand.asset_0, &*thousand.asset_1), ("1000PEPE", "USD"), "{venue}");
+            assert_eq!((&*other.asset_0, &*other.symbol), ("KPEPE", "KPEPE"), "{venue}");
+            assert_eq!((&*thousand.text, directory.len()), (&*format!("{venue}/kPEPE"), 2));
+        }
+    }
+
+    #[test]
+    fn what_is_connected_to_is_all_that_is_listed() {
+        let live = LiveVenue {
+            venue: Venue::BinanceSpot,
+            instruments: vec!["BTCUSDT".into()],
+            legs: 1,
+            socket_url: None,
+            rest_url: None,
+        };
+        let listings = subscribed(listings(&Config::default(), &Arc::default()), &[live]);
+        assert!(listings.introduce(Venue::BinanceSpot, "BTCUSDT", 1).is_ok());
+        assert!(listings.introduce(Venue::BinanceSpot, "btcusdt", 1).is_err());
+        assert!(listings.introduce(Venue::KrakenSpot, "BTC/USD", 1).is_ok(), "nothing is said of other venues");
+    }
 }

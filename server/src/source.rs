@@ -12,13 +12,14 @@ use connectors::{
     live::{Live, LiveVenue, numbers::VenueNumbers, protocol::SymbolAssets},
     raw::RawFrame,
     simulator::Simulator,
+    venue_feed::FeedCounts,
 };
 use dataflow::ingest::{BATCH_BYTES_MAX, Batch, Ended, FeedSender};
 use market::{Directory, Event, SymbolId, Venue};
 use std::{
     path::PathBuf,
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
         mpsc::{Receiver, SyncSender, sync_channel},
     },
@@ -55,9 +56,74 @@ pub struct SourceNumbers {
     /// Checksums that did.
     pub checksums_matched: AtomicU64,
     live: OnceLock<Vec<Arc<VenueNumbers>>>,
+    view: Mutex<SourceView>,
+}
+
+/// A connection to a venue, and what came on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceLeg {
+    /// The venue.
+    pub venue: Venue,
+    /// The connection's name.
+    pub conn: Arc<str>,
+    /// Messages so far.
+    pub messages: u64,
+}
+
+impl SourceLeg {
+    /// The last part of the connection's name, which is the leg's.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.conn.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// Every leg that a decoder knows, by number.
+    pub fn all(decoder: &Decoder) -> impl Iterator<Item = Self> + '_ {
+        let named = decoder.legs().zip(decoder.messages());
+        named.map(|((venue, conn), messages)| Self { venue, conn: Arc::clone(conn), messages })
+    }
+}
+
+/// What a source counts by venue and leg.
+#[derive(Clone, Debug, Default)]
+pub struct SourceView {
+    /// The legs, by number.
+    pub legs: Vec<SourceLeg>,
+    /// What the decoders counted.
+    pub feeds: Vec<(Venue, FeedCounts)>,
+    /// Dead letters by venue and reason.
+    pub dead_letters: Vec<(Venue, &'static str, u64)>,
+    /// Dead letters that were only counted.
+    pub unkept: u64,
+}
+
+impl SourceView {
+    fn update(&mut self, decoder: &Decoder, letters: &DeadLetters) {
+        for (leg, messages) in self.legs.iter_mut().zip(decoder.messages()) {
+            leg.messages = messages;
+        }
+        let known = self.legs.len();
+        self.legs.extend(SourceLeg::all(decoder).skip(known));
+        self.feeds.clear();
+        self.feeds.extend(decoder.counts());
+        self.dead_letters.clear();
+        self.dead_letters.extend(letters.by_reason());
+        self.unkept = letters.unkept();
+    }
 }
 
 impl SourceNumbers {
+    /// What was counted by venue and leg.
+    #[must_use]
+    pub fn view(&self) -> SourceView {
+        self.locked().clone()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, SourceView> {
+        // Numbers are right one by one, whoever panicked over them.
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The numbers of the connections to venues, if there are any.
     #[must_use]
     pub fn live(&self) -> &[Arc<VenueNumbers>] {
@@ -166,7 +232,7 @@ impl Outlet {
             log.keep(venue, frame);
         }
         if let Err(reason) = self.decoder.decode(venue, frame, position, &mut self.events) {
-            self.dead_letters.keep(frame, &reason);
+            self.dead_letters.keep(venue, frame, &reason);
         }
         self.port.numbers.frames.fetch_add(1, Relaxed);
         self.bytes += self.events.iter().skip(before).map(Event::bytes).sum::<u64>();
@@ -183,6 +249,7 @@ impl Outlet {
         numbers.checksums_matched.store(matched, Relaxed);
         numbers.checksums_failed.store(failed, Relaxed);
         numbers.dead_letters.store(self.dead_letters.count(), Relaxed);
+        numbers.locked().update(&self.decoder, &self.dead_letters);
         self.bytes = 0;
         let events = std::mem::take(&mut self.events);
         if events.is_empty() { Ok(()) } else { self.feed.send(Batch { cut: 0, events }) }
@@ -352,4 +419,56 @@ fn serve_once(
         }
     }
     Ok(outlet.flush())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use connectors::{
+        raw::{RawKind, RawPayload},
+        venue_feed::listings::Listings,
+    };
+    use dataflow::ingest::feed;
+
+    fn frame(ts_ns: u64, conn: &str, symbol: &str) -> RawFrame {
+        let text = format!(
+            r#"{{"stream":"x@depth@100ms","data":{{"e":"depthUpdate","E":1735689600100,"s":"{symbol}","U":101,"u":102,"b":[["1.5","1"]],"a":[]}}}}"#
+        );
+        RawFrame { ts_ns, kind: RawKind::Ws, conn: conn.into(), url: None, raw: RawPayload::Text(text) }
+    }
+
+    #[test]
+    fn data_of_an_unknown_symbol_are_counted_and_sampled_and_never_listed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("dead-letters.jsonl");
+        let listings = Listings::new(Arc::default()).with_only(Venue::BinanceSpot, ["BTCUSDT"]);
+        let known = Arc::clone(listings.directory());
+        let (control, port) = control();
+        // Nobody takes what is fed; it fits into the feed.
+        let (sender, _receiver) = feed();
+        let mut outlet = Outlet {
+            decoder: Decoder::new(Arc::new(listings)),
+            feed: sender,
+            dead_letters: DeadLetters::append_to(&path).unwrap(),
+            raw_log: None,
+            port,
+            now_ns: Arc::new(|| 0),
+            events: Vec::new(),
+            bytes: 0,
+        };
+        for at in 1..=100 {
+            outlet.frame(Venue::BinanceSpot, &frame(at, "binance_spot/a", "OTHERUSDT"), at).unwrap();
+        }
+        outlet.frame(Venue::BinanceSpot, &frame(101, "binance_spot/b", "BTCUSDT"), 101).unwrap();
+        outlet.flush().unwrap();
+        let view = control.numbers().view();
+        assert_eq!(view.dead_letters, [(Venue::BinanceSpot, "unlisted", 100)]);
+        let kept = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(u64::try_from(kept.lines().count()).unwrap() + view.unkept, 100);
+        assert!(view.unkept > 0 && kept.contains("OTHERUSDT"), "{kept}");
+        assert_eq!((known.len(), &*known.get(SymbolId(0)).unwrap().symbol), (1, "BTCUSDT"));
+        let legs: Vec<_> = view.legs.iter().map(|leg| (leg.name(), leg.messages)).collect();
+        assert_eq!(legs, [("a", 100), ("b", 1)]);
+        assert_eq!(view.feeds[0].1.undecodable, 100);
+    }
 }

@@ -11,6 +11,7 @@ use crate::{
     checkpoint::CheckpointTaker,
     fanout::{ConnectionId, Fanout, FanoutCounts, outbox::Outbox},
     hub::{Hub, HubInstrument, Step},
+    legs::{LegRow, LegSums},
     source::SourceControl,
 };
 use connectors::clickhouse::{child::PARENT_FLUSH_MAX, sink::SinkInput};
@@ -90,6 +91,8 @@ pub enum Command {
 pub struct TapeStats {
     /// Sums over the lanes.
     pub lanes: LaneCounts,
+    /// The connections to venues.
+    pub legs: Vec<LegRow>,
     /// Sums over the fan-out.
     pub fanout: FanoutCounts,
     /// Connected terminals.
@@ -266,6 +269,7 @@ struct Running {
     tape: Tape,
     port: Option<StorePort>,
     lanes: LaneCounts,
+    legs: LegSums,
     cuts: u64,
     close_lag: Option<Histogram<u64>>,
     listed: usize,
@@ -293,6 +297,7 @@ pub fn run(tape: Tape, inputs: &Receiver<TapeInput>) -> TapeEnd {
         tape,
         port,
         lanes: LaneCounts::default(),
+        legs: LegSums::default(),
         cuts: 0,
         close_lag,
         listed: 0,
@@ -408,6 +413,7 @@ impl Running {
             }
             self.cuts += 1;
             self.lanes.add(&step.counts);
+            self.legs.add(&step.legs);
             self.note_lag(step.cut);
             self.tape.control.request(&step.requests);
             match &mut self.port {
@@ -480,6 +486,7 @@ impl Running {
         };
         TapeStats {
             lanes: self.lanes,
+            legs: self.legs.rows(&self.tape.control.numbers().view().legs),
             fanout: self.tape.fanout.counts(),
             terminals,
             groups,

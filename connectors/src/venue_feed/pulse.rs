@@ -2,13 +2,8 @@
 //!
 //! Never: a clock; times are passed in.
 
-/// Intervals that the median is taken over; before there are so many, silence says nothing.
-const INTERVALS: usize = 32;
+use market::feed::{PULSE_INTERVALS as INTERVALS, SILENT_INTERVALS, SILENT_NS_MIN};
 
-/// So many times its median interval an instrument may be silent before another leg that ticks takes over.
-pub(crate) const SILENT_INTERVALS: u64 = 20;
-/// And at least this long, in nanoseconds.
-pub(crate) const SILENT_NS_MIN: u64 = 2_000_000_000;
 /// So many times its median interval before its subscription counts as dead, although its connection ticks.
 pub(crate) const DEAD_INTERVALS: u64 = 50;
 /// And at least this long, in nanoseconds.

@@ -2,21 +2,30 @@
 //!
 //! Never: an update applied that the guard did not admit.
 
-use super::{LaneConfig, QuoteChange, ahead::Ahead, kept::Kept};
-use crate::cut::{BookCut, InstrumentCut, LaneCounts, PriorityUpdate};
+mod publish;
+mod rebuild;
+
+use super::{
+    LaneConfig,
+    ahead::Ahead,
+    kept::Kept,
+    leads::{Lead, Leads},
+    pulse::Pulse,
+    tally::Tally,
+};
 use market::{
-    AdmittedChanges, AdmittedTrade, Best, BestSide, Body, Book, Delta, Event, Feed, FeedState, Guard, LegId, Listing,
-    Quote, Restored, Scale, Sequence, Side, Snapshot, SymbolId, TickChange, TickKey, Trade, TradeGuard, U256, Version,
-    Window,
+    AdmittedChanges, AdmittedTrade, Best, Body, Book, Delta, Event, Feed, FeedState, Guard, LegId, Listing, Quote,
+    Restored, Scale, Sequence, Snapshot, SymbolId, TickChange, Trade, TradeGuard, Version, Window,
     guard::{Counts, Offer},
     trade::TradeVerdict,
 };
 
-/// When an event came, by our clock and the venue's.
+/// When an event came, by our clock and the venue's, and on which leg.
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
     received_ns: u64,
     venue_ns: u64,
+    leg: LegId,
 }
 
 /// A held payload with its times.
@@ -34,6 +43,12 @@ pub(super) struct Instrument {
     book: Book,
     trades: TradeGuard,
     legs: Vec<LegId>,
+    leads: Leads,
+    pulse: Pulse,
+    /// Its connections are down or silent, or its market stands still; as it was published last.
+    legs_stale: bool,
+    /// Books replaced after a gap, as far as they were put down to a leg.
+    resyncs: u64,
     keep_admitted: bool,
     /// Already in the lane's dirty list.
     dirty: bool,
@@ -70,6 +85,10 @@ impl Instrument {
             book: Book::default(),
             trades: TradeGuard::default(),
             legs: Vec::new(),
+            leads: Leads::default(),
+            pulse: Pulse::new(config.silent_intervals, config.silent_ns),
+            legs_stale: false,
+            resyncs: 0,
             keep_admitted: config.admitted,
             dirty: true,
             scheduled: None,
@@ -77,7 +96,7 @@ impl Instrument {
             replaced: false,
             kept: Kept::default(),
             ahead: Ahead::default(),
-            last: Times { received_ns: listed_ns, venue_ns: 0 },
+            last: Times { received_ns: listed_ns, ..Times::default() },
             published: Published::default(),
             quote_before: None,
             new_trades: Vec::new(),
@@ -139,6 +158,22 @@ impl Instrument {
         self.guard.deadline_ns()
     }
 
+    /// When the instrument could be silent at the earliest, if that is not noted yet.
+    #[inline]
+    pub(super) fn silence_ns(&mut self) -> Option<u64> {
+        self.pulse.note()
+    }
+
+    /// Whether the instrument is silent by now; gives when to look again if not.
+    pub(super) fn expire(&mut self, now_ns: u64) -> Option<u64> {
+        self.pulse.expire(now_ns)
+    }
+
+    /// Its silence until now had a reason.
+    pub(super) fn excuse(&mut self, now_ns: u64) {
+        self.pulse.sign(now_ns);
+    }
+
     /// Notes the cut to be looked at; false if one no later is noted already.
     pub(super) fn reschedule(&mut self, cut: u64) -> bool {
         if self.scheduled.is_some_and(|noted| noted <= cut) {
@@ -156,7 +191,7 @@ impl Instrument {
     }
 
     #[cfg(test)]
-    pub(super) fn levels(&self, side: Side) -> impl Iterator<Item = market::Level> + '_ {
+    pub(super) fn levels(&self, side: market::Side) -> impl Iterator<Item = market::Level> + '_ {
         self.book.levels(side)
     }
 
@@ -165,13 +200,13 @@ impl Instrument {
     }
 
     #[inline]
-    pub(super) fn take(&mut self, event: Event, counts: &mut LaneCounts) {
-        let times = Times { received_ns: event.received_ns, venue_ns: event.venue_ns };
+    pub(super) fn take(&mut self, event: Event, tally: &mut Tally) {
+        let times = Times { received_ns: event.received_ns, venue_ns: event.venue_ns, leg: event.leg };
         match event.body {
-            Body::Delta(delta) => self.delta(event.leg, Timed { times, body: delta }, counts),
-            Body::Snapshot(snapshot) => self.snapshot(Timed { times, body: snapshot }, counts),
-            Body::Trade { scale, trade } => self.trade(times, scale, trade, counts),
-            Body::Broken(_) => self.guard.broken(times.received_ns),
+            Body::Delta(delta) => self.delta(Timed { times, body: delta }, tally),
+            Body::Snapshot(snapshot) => self.snapshot(Timed { times, body: snapshot }, tally),
+            Body::Trade { scale, trade } => self.trade(times, scale, trade, tally),
+            Body::Broken(_) => self.broken(times, tally),
             Body::Restored(restored) => self.restore(times.received_ns, &restored),
             Body::Listing(_)
             | Body::LegHeard
@@ -195,35 +230,69 @@ impl Instrument {
         self.book.replace(&ticks, restored.scale, Window::Whole, &mut Vec::new());
         self.content = Some(restored.version);
         self.replaced = true;
-        self.last = Times { received_ns: restored.heard_ns, venue_ns: 0 };
+        self.last = Times { received_ns: restored.heard_ns, ..Times::default() };
+    }
+
+    fn broken(&mut self, times: Times, tally: &mut Tally) {
+        let before = self.guard.counts().gaps;
+        self.guard.broken(times.received_ns);
+        tally.leg(times.leg).gaps += self.guard.counts().gaps.saturating_sub(before);
     }
 
     #[inline]
-    fn delta(&mut self, leg: LegId, delta: Timed<Delta>, counts: &mut LaneCounts) {
-        let now_ns = delta.times.received_ns;
+    fn delta(&mut self, delta: Timed<Delta>, tally: &mut Tally) {
+        let Times { received_ns: now_ns, leg, .. } = delta.times;
         let sequence = delta.body.sequence;
         let offer = self.guard.offer(now_ns, leg, sequence);
-        if self.kept.rewrites() && matches!(offer, Offer::Duplicate | Offer::Regression) {
+        if self.guard.skipped() {
+            tally.leg(leg).gaps += 1;
+        }
+        if sequence.is_assurance() {
+            tally.lane.assurances += 1;
+        } else if self.kept.rewrites() && matches!(offer, Offer::Duplicate | Offer::Regression) {
             // What was refused may be what a crash between two tables left out of one of them.
             self.rewrite(&delta);
         }
         match offer {
             Offer::Apply(version) => {
-                self.apply(version, delta, counts);
-                self.drain(counts);
+                self.apply(version, delta, tally);
+                self.drain(tally);
             }
             Offer::Hold => {
-                counts.held += 1;
+                self.pulse.sign(now_ns);
+                tally.lane.held += 1;
                 let bytes = delta.body.changes.len().saturating_mul(size_of::<TickChange>());
                 let bytes = u64::try_from(bytes.saturating_add(size_of::<Timed<Delta>>())).unwrap_or(u64::MAX);
                 self.guard.hold(now_ns, leg, sequence, delta, bytes);
-                self.settle(now_ns, counts);
+                self.settle(now_ns, tally);
             }
-            Offer::Duplicate => counts.duplicates += 1,
-            Offer::Regression => counts.regressions += 1,
-            Offer::Covered => counts.covered += 1,
-            Offer::Unanchored => counts.unanchored += 1,
-            Offer::Unbound => counts.unbound += 1,
+            Offer::Duplicate => self.repeated(&delta, tally),
+            Offer::Regression => {
+                tally.lane.regressions += 1;
+                tally.leg(leg).regressions += 1;
+            }
+            Offer::Covered => {
+                self.pulse.sign(now_ns);
+                tally.lane.covered += u64::from(!sequence.is_assurance());
+            }
+            Offer::Unanchored => tally.lane.unanchored += 1,
+            Offer::Unbound => tally.lane.unbound += 1,
+        }
+    }
+
+    /// The same once more, on another leg perhaps; or nothing new, which the venue says.
+    fn repeated(&mut self, delta: &Timed<Delta>, tally: &mut Tally) {
+        let Times { received_ns, leg, .. } = delta.times;
+        self.pulse.sign(received_ns);
+        if delta.body.sequence.is_assurance() {
+            return;
+        }
+        tally.lane.duplicates += 1;
+        tally.leg(leg).duplicates += 1;
+        match self.leads.followed(delta.body.sequence.last(), leg, received_ns) {
+            Some((winner, Lead::By(lead_ns))) => tally.led(winner, lead_ns),
+            Some((winner, Lead::Late)) => tally.leg(winner).late_wins += 1,
+            None => {}
         }
     }
 
@@ -235,40 +304,46 @@ impl Instrument {
         }
     }
 
-    fn snapshot(&mut self, snapshot: Timed<Snapshot>, counts: &mut LaneCounts) {
-        let now_ns = snapshot.times.received_ns;
+    fn snapshot(&mut self, snapshot: Timed<Snapshot>, tally: &mut Tally) {
+        let Times { received_ns: now_ns, leg, .. } = snapshot.times;
         let shown = self.guard.version();
         let sequence: Sequence = snapshot.body.sequence;
+        self.guard.leg_told_all(leg, sequence);
         if let Ok(Some((version, snapshot))) = self.guard.offer_snapshot(now_ns, sequence, snapshot) {
-            self.replace(shown, version, snapshot, counts);
+            self.replace(shown, version, snapshot, tally);
         }
     }
 
     /// Lets the guard act on time, and applies what it lets go.
-    fn settle(&mut self, now_ns: u64, counts: &mut LaneCounts) {
+    fn settle(&mut self, now_ns: u64, tally: &mut Tally) {
         let shown = self.guard.version();
         if let Some((version, snapshot)) = self.guard.poll(now_ns) {
-            self.replace(shown, version, snapshot, counts);
+            self.replace(shown, version, snapshot, tally);
         } else {
-            self.drain(counts);
+            self.drain(tally);
         }
     }
 
-    fn drain(&mut self, counts: &mut LaneCounts) {
+    fn drain(&mut self, tally: &mut Tally) {
         while let Some((version, delta)) = self.guard.next_ready() {
-            self.apply(version, delta, counts);
+            self.apply(version, delta, tally);
         }
     }
 
     #[inline]
-    fn apply(&mut self, version: Version, delta: Timed<Delta>, counts: &mut LaneCounts) {
-        let Timed { times, body: Delta { scale, mut changes, window, .. } } = delta;
+    fn apply(&mut self, version: Version, delta: Timed<Delta>, tally: &mut Tally) {
+        let Timed { times, body: Delta { sequence, scale, mut changes, window } } = delta;
         let rescaled = if scale == self.book.scale() { Some(None) } else { self.rescale(scale, &mut changes) };
         let Some(old) = rescaled else {
-            counts.unrepresentable += 1;
-            self.guard.broken(times.received_ns);
+            tally.lane.unrepresentable += 1;
+            self.broken(times, tally);
             return;
         };
+        self.pulse.beat(times.received_ns);
+        tally.leg(times.leg).wins += 1;
+        if self.legs.len() > 1 && matches!(sequence, Sequence::Venue { .. }) {
+            self.leads.won(version.seq, times.leg, times.received_ns);
+        }
         if self.kept.is_empty() {
             for change in &changes {
                 self.book.apply(*change);
@@ -282,98 +357,14 @@ impl Instrument {
             self.book.truncate(usize::try_from(depth).unwrap_or(usize::MAX), &mut changes);
         }
         self.ahead.touch(&changes);
-        counts.applied += 1;
-        counts.venue_ahead += u64::from(times.venue_ns > times.received_ns);
+        tally.lane.applied += 1;
+        tally.lane.venue_ahead += u64::from(times.venue_ns > times.received_ns);
         self.content = Some(version);
         self.last = times;
         match old {
             None => self.admit(version, times, changes, false),
             // One entry tells both the moved ticks and the changes: two would be two books at one version.
             Some(old) => self.admit(version, times, self.moved(&old), true),
-        }
-    }
-
-    /// Brings book and changes to one scale; none if a number does not fit it. If the book's steps changed, gives what
-    /// it was: the store keys ticks by their index, which has moved.
-    fn rescale(&mut self, scale: Scale, changes: &mut [TickChange]) -> Option<Option<Book>> {
-        let finest = self.book.scale().finest(scale);
-        convert(scale, finest, changes)?;
-        if finest == self.book.scale() {
-            return Some(None);
-        }
-        let old = self.book.clone();
-        self.book.rescale(finest).ok()?;
-        self.replaced = true;
-        self.ahead.replaced();
-        Some(Some(old))
-    }
-
-    /// The whole book, and the keys that its ticks had in other steps, which are dead.
-    fn moved(&self, old: &Book) -> Vec<TickChange> {
-        let mut changes: Vec<TickChange> = self.book.ticks().collect();
-        let moved = old.ticks().filter(|tick| self.book.reserves(tick.side, tick.key).is_zero());
-        changes.extend(moved.map(|tick| TickChange { reserves: U256::ZERO, ..tick }));
-        changes
-    }
-
-    fn replace(
-        &mut self,
-        shown: Option<Version>,
-        version: Version,
-        snapshot: Timed<Snapshot>,
-        counts: &mut LaneCounts,
-    ) {
-        // Only a rebuilt book that ends where the shown one stands can differ from it at the same version.
-        let suspect = shown.filter(|shown| shown.epoch == version.epoch && version <= *shown);
-        let old = suspect.map(|shown| (shown, self.book.clone()));
-        let Timed { times, body: Snapshot { scale, mut ticks, window, .. } } = snapshot;
-        let finest = if self.book.is_empty() { scale } else { self.book.scale().finest(scale) };
-        if finest != scale && convert(scale, finest, &mut ticks).is_none() {
-            counts.unrepresentable += 1;
-            self.guard.broken(times.received_ns);
-            return;
-        }
-        let admitted = self.admitted.len();
-        let mut deaths = Vec::new();
-        self.book.replace(&ticks, finest, window, &mut deaths);
-        if let Window::Best(depth) = window {
-            self.book.truncate(usize::try_from(depth).unwrap_or(usize::MAX), &mut deaths);
-        }
-        let mut changes: Vec<TickChange> = self.book.ticks().collect();
-        changes.append(&mut deaths);
-        self.replaced = true;
-        self.kept = Kept::default();
-        self.ahead.replaced();
-        self.content = Some(version);
-        self.last = times;
-        self.admit(version, times, changes, true);
-        self.drain(counts);
-        match (old, self.guard.version()) {
-            (Some((shown, old)), Some(reached)) if reached == shown => self.compare(shown, &old, admitted),
-            (Some((shown, old)), _) if self.content < Some(shown) => {
-                // On the way a number did not fit: the rebuilt book never got as far as what is shown.
-                self.book = old;
-                self.content = Some(shown);
-                self.admitted.truncate(admitted);
-                self.guard.keep(times.received_ns, shown);
-            }
-            _ => {}
-        }
-    }
-
-    /// Same version: the same content changes nothing, other content is a new epoch. What was admitted on the way from
-    /// the given place on would then tell of a second book at one version.
-    fn compare(&mut self, shown: Version, old: &Book, admitted: usize) {
-        let same = Side::BOTH.into_iter().all(|side| old.levels(side).eq(self.book.levels(side)));
-        if same && old.scale() == self.book.scale() {
-            let horizon = Side::BOTH.into_iter().all(|side| old.horizon(side) == self.book.horizon(side));
-            self.replaced = self.published.version != Some(shown) || !horizon;
-            return;
-        }
-        if let Some(version) = self.guard.diverged() {
-            self.content = Some(version);
-            self.admitted.truncate(admitted);
-            self.admit(version, self.last, self.moved(old), true);
         }
     }
 
@@ -391,12 +382,12 @@ impl Instrument {
         }
     }
 
-    fn trade(&mut self, times: Times, scale: Scale, trade: Trade, counts: &mut LaneCounts) {
+    fn trade(&mut self, times: Times, scale: Scale, trade: Trade, tally: &mut Tally) {
         let verdict = self.trades.offer(trade.order, &trade.id);
         match verdict {
-            TradeVerdict::Shown => counts.trades += 1,
-            TradeVerdict::Duplicate => counts.trade_duplicates += 1,
-            TradeVerdict::Late => counts.trades_late += 1,
+            TradeVerdict::Shown => tally.lane.trades += 1,
+            TradeVerdict::Duplicate => tally.lane.trade_duplicates += 1,
+            TradeVerdict::Late => tally.lane.trades_late += 1,
         }
         if self.keep_admitted && verdict != TradeVerdict::Duplicate {
             let (symbol, received_ns) = (self.symbol, times.received_ns);
@@ -412,116 +403,10 @@ impl Instrument {
     }
 
     /// Does what is due at a cut's end; whether a snapshot must be fetched.
-    pub(super) fn poll(&mut self, cut: u64, now_ns: u64, counts: &mut LaneCounts) -> bool {
+    pub(super) fn poll(&mut self, cut: u64, now_ns: u64, tally: &mut Tally) -> bool {
         self.dirty = false;
         self.scheduled = self.scheduled.filter(|noted| *noted > cut);
-        self.settle(now_ns, counts);
+        self.settle(now_ns, tally);
         self.guard.wants_snapshot(now_ns)
     }
-
-    /// What changed since it was published last; none if nothing did.
-    pub(super) fn publish(&mut self, stale: bool, now_ns: u64, counts: &mut LaneCounts) -> Option<InstrumentCut> {
-        let mut changes = Vec::new();
-        self.book.close_cut(&mut changes);
-        let quote = self.book.quote();
-        let flags = self.book.flags_at(quote);
-        if flags.exhausted {
-            self.guard.refresh(now_ns);
-        }
-        let state = match self.state() {
-            // Without a connection that is the first thing to know; what is missing will be seen when it is back.
-            FeedState::Live | FeedState::Gapped if stale => FeedState::Stale,
-            state => state,
-        };
-        let feed = Feed { state, flags };
-        let version = self.content;
-        self.count_guard(counts);
-        let book = self.book_cut(version, changes);
-        let before = &self.published;
-        let same = quote == before.quote && before.feed.is_some_and(|feed| feed.state == state) && !self.replaced;
-        let best = if same { before.best } else { self.candidate(quote, feed) };
-        let before = std::mem::replace(&mut self.published, Published { version, quote, feed: Some(feed), best });
-        self.quote_before = before.best;
-        let cut = InstrumentCut {
-            symbol: self.symbol,
-            version,
-            received_ns: self.last.received_ns,
-            scale: self.book.scale(),
-            quote: (quote != before.quote || self.replaced).then_some(quote),
-            feed: (before.feed != Some(feed)).then_some(feed),
-            trades: std::mem::take(&mut self.new_trades),
-            admitted: std::mem::take(&mut self.admitted),
-            admitted_trades: std::mem::take(&mut self.admitted_trades),
-            book,
-        };
-        self.replaced = false;
-        let silent = cut.book == BookCut::Unchanged
-            && cut.quote.is_none()
-            && cut.feed.is_none()
-            && cut.trades.is_empty()
-            && cut.admitted.is_empty()
-            && cut.admitted_trades.is_empty();
-        (!silent).then_some(cut)
-    }
-
-    /// Tells what happened since it was told last, if the instrument is wanted ahead of its cut.
-    #[inline]
-    pub(super) fn tell_ahead(&mut self, mark: u32, out: &mut Vec<PriorityUpdate>) {
-        if !self.ahead.heed(mark) {
-            return;
-        }
-        let Some(version) = self.content else { return };
-        let Some(book) = self.ahead.tell(&self.book, version) else { return };
-        let stale = self.published.feed.is_some_and(|feed| feed.state == FeedState::Stale);
-        let state = if stale { FeedState::Stale } else { self.state() };
-        let feed = Feed { state, flags: self.book.flags() };
-        let (symbol, received_ns, scale) = (self.symbol, self.last.received_ns, self.book.scale());
-        out.push(PriorityUpdate { symbol, version, received_ns, scale, feed, book });
-    }
-
-    fn book_cut(&self, version: Option<Version>, mut changes: Vec<market::LevelChange>) -> BookCut {
-        match (self.published.version, version) {
-            (_, Some(_)) if self.replaced => BookCut::whole(&self.book),
-            (Some(base), Some(version)) if base != version => {
-                changes.sort_unstable_by_key(|change| (change.side, change.level.tick_index));
-                BookCut::Delta { base, changes }
-            }
-            _ => BookCut::Unchanged,
-        }
-    }
-
-    /// What the instrument offers for its pair's best: nothing unless it is live and known at its top.
-    fn candidate(&self, quote: Quote, feed: Feed) -> Option<Best> {
-        let (venue, scale) = (self.listing.venue, self.book.scale());
-        let side = |level| BestSide::of(venue, level, scale);
-        let best = Best { bid: quote.bid.map(side), ask: quote.ask.map(side) };
-        let known = feed.state == FeedState::Live && !feed.flags.exhausted;
-        (known && best != Best::default()).then_some(best)
-    }
-
-    /// The pair's candidate of this instrument, if the last publication changed it.
-    pub(super) fn quote_change(&self) -> Option<QuoteChange> {
-        let (before, now) = (self.quote_before, self.published.best);
-        (before != now).then_some(QuoteChange { pair: self.listing.pair, before, now })
-    }
-
-    fn count_guard(&mut self, counts: &mut LaneCounts) {
-        let now = self.guard.counts();
-        let before = std::mem::replace(&mut self.guard_counts, now);
-        counts.gaps += now.gaps - before.gaps;
-        counts.resyncs += now.resyncs - before.resyncs;
-        counts.resets += now.resets - before.resets;
-        counts.overflows += now.overflows - before.overflows;
-        counts.refused += now.refused - before.refused;
-        counts.requests += now.requests - before.requests;
-    }
-}
-
-fn convert(from: Scale, to: Scale, ticks: &mut [TickChange]) -> Option<()> {
-    for tick in ticks {
-        let tick_index = from.price_in(to, tick.key.tick_index)?;
-        let reserves = from.quantity_in(to, tick.reserves)?;
-        *tick = TickChange { side: tick.side, key: TickKey { tick_index, ..tick.key }, reserves };
-    }
-    Some(())
 }

@@ -10,8 +10,8 @@ struct Leg {
     silent: bool,
     /// Its connection ended and was not opened again.
     down: bool,
-    /// The venue said on it that its market stands still.
-    halted: bool,
+    /// When the venue spoke on it last of its market, and whether it stands still.
+    market: Option<(u64, bool)>,
     instruments: Vec<SymbolId>,
 }
 
@@ -46,15 +46,20 @@ impl Legs {
     pub(super) fn up(&mut self, leg: LegId) {
         if let Some(leg) = self.leg(leg) {
             leg.down = false;
+            leg.market = None;
         }
     }
 
     /// The venue says that its market stands still, or goes on.
-    pub(super) fn halted(&mut self, leg: LegId, halted: bool, dirty: &mut Vec<SymbolId>) {
+    pub(super) fn halted(&mut self, leg: LegId, now_ns: u64, halted: bool, dirty: &mut Vec<SymbolId>) {
         let Some(leg) = self.leg(leg) else { return };
-        if std::mem::replace(&mut leg.halted, halted) != halted {
-            dirty.extend_from_slice(&leg.instruments);
-        }
+        leg.market = Some((now_ns, halted));
+        dirty.extend_from_slice(&leg.instruments);
+    }
+
+    /// The instruments that a leg carries.
+    pub(super) fn carried(&self, leg: LegId) -> &[SymbolId] {
+        self.legs.get(usize::from(leg.0)).map(|leg| &*leg.instruments).unwrap_or_default()
     }
 
     /// The connection ended; gives the instruments that it carried.
@@ -62,7 +67,7 @@ impl Legs {
         let Some(leg) = self.leg(leg) else { return Vec::new() };
         leg.silent = true;
         leg.down = true;
-        leg.halted = false;
+        leg.market = None;
         dirty.extend_from_slice(&leg.instruments);
         leg.instruments.clone()
     }
@@ -104,10 +109,11 @@ impl Legs {
         }
     }
 
-    /// Whether every one of some legs is silent, or any of them says that the market stands still; an instrument that no leg carried yet is not stale for it.
+    /// Whether every one of some legs is silent, or the last word on any of them is that the market stands still: the legs
+    /// speak of one market, and one that is down says nothing. An instrument that no leg carried yet is not stale for it.
     pub(super) fn silent(&self, legs: &[LegId]) -> bool {
         let known = || legs.iter().filter_map(|leg| self.legs.get(usize::from(leg.0)));
-        !legs.is_empty()
-            && (known().any(|leg| leg.halted) || known().count() == legs.len() && known().all(|leg| leg.silent))
+        let halted = || known().filter_map(|leg| leg.market).max().is_some_and(|(_, halted)| halted);
+        !legs.is_empty() && (halted() || known().count() == legs.len() && known().all(|leg| leg.silent))
     }
 }

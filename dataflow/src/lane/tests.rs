@@ -2,14 +2,16 @@
 //!
 //! Never: a wall clock; times are numbers that the test makes.
 
+mod legs;
 mod returning;
 
 use super::*;
-use crate::cut::{BookCut, InstrumentCut};
+use crate::cut::{BookCut, InstrumentCut, LaneCounts, LegCounts};
 use market::{
     Delta, FeedState, LegId, Level, LevelChange, Listing, Scale, Sequence, Side, Snapshot, TickChange, U256, Venue,
     Version, Window, event::Event, guard::BreakReason,
 };
+use std::collections::BTreeMap;
 
 const MS: u64 = 1_000_000;
 const SCALE: Scale = Scale { price: -2, quantity: -3 };
@@ -24,12 +26,19 @@ struct Tape {
     quotes: Vec<QuoteChange>,
     requests: usize,
     counts: LaneCounts,
+    legs: BTreeMap<LegId, LegCounts>,
 }
 
 impl Tape {
     fn new() -> Self {
         let clock = CutClock { origin_ns: 0, cut_ns: 40 * MS };
-        let config = LaneConfig { clock, limits: Limits::default(), silent_ns: 2_000 * MS, admitted: true };
+        let config = LaneConfig {
+            clock,
+            limits: Limits::default(),
+            silent_ns: 2_000 * MS,
+            silent_intervals: 20,
+            admitted: true,
+        };
         Self {
             lane: Lane::new(config),
             open: 0,
@@ -38,6 +47,7 @@ impl Tape {
             quotes: Vec::new(),
             requests: 0,
             counts: LaneCounts::default(),
+            legs: BTreeMap::new(),
         }
     }
 
@@ -53,6 +63,9 @@ impl Tape {
             self.published.extend(out.instruments.into_iter().map(|instrument| (cut, instrument)));
             self.requests += out.requests.len();
             self.counts.add(&out.counts);
+            for (leg, more) in out.legs {
+                self.legs.entry(leg).or_default().add(&more);
+            }
             self.worked = false;
             self.open = cut + 1;
         }
@@ -60,9 +73,13 @@ impl Tape {
     }
 
     fn take(&mut self, ms: u64, symbol: u32, body: Body) {
+        self.take_on(LEG, ms, symbol, body);
+    }
+
+    fn take_on(&mut self, leg: LegId, ms: u64, symbol: u32, body: Body) {
         self.until(ms);
         self.worked = true;
-        self.lane.take(Event::of(SymbolId(symbol), LEG, ms * MS + 1, 0, body));
+        self.lane.take(Event::of(SymbolId(symbol), leg, ms * MS + 1, 0, body));
     }
 
     fn list(&mut self, symbol: u32) {
@@ -71,9 +88,13 @@ impl Tape {
     }
 
     fn delta(&mut self, ms: u64, symbol: u32, ids: (u64, u64), changes: &[TickChange]) {
+        self.delta_on(LEG, ms, symbol, ids, changes);
+    }
+
+    fn delta_on(&mut self, leg: LegId, ms: u64, symbol: u32, ids: (u64, u64), changes: &[TickChange]) {
         let sequence = Sequence::Venue { first: ids.0, last: ids.1 };
         let delta = Delta { sequence, scale: SCALE, changes: changes.to_vec(), window: Window::Known(1_000) };
-        self.take(ms, symbol, Body::Delta(delta));
+        self.take_on(leg, ms, symbol, Body::Delta(delta));
     }
 
     fn snapshot(&mut self, ms: u64, symbol: u32, id: u64, ticks: &[TickChange]) {
@@ -83,9 +104,14 @@ impl Tape {
     }
 
     fn heard(&mut self, ms: u64) {
+        self.life(LEG, ms, Body::LegHeard);
+    }
+
+    /// Something about a leg as a whole.
+    fn life(&mut self, leg: LegId, ms: u64, body: Body) {
         self.until(ms);
         self.worked = true;
-        self.lane.take(Event::of_leg(0, LEG, ms * MS + 1, Body::LegHeard));
+        self.lane.take(Event::of_leg(0, leg, ms * MS + 1, body));
     }
 
     fn last(&self) -> &InstrumentCut {

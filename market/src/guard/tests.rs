@@ -2,6 +2,7 @@
 //!
 //! Never: a wall clock; time is a number that the test makes.
 
+mod assurances;
 mod eras;
 mod returning;
 

@@ -9,6 +9,7 @@ use crate::{
     epochs::{EpochError, EpochJournal},
     exit::Exit,
     hub::Step,
+    legs::LegRow,
     raw_log::RawLog,
     replay::{self, Kept, ReplayChannel, ReplayError, ReplayOptions, ReplaySummary},
     run::{self, RunError},
@@ -206,6 +207,17 @@ fn hand_over(queue: &mpsc::Sender<SinkInput>, step: &mut Step) {
     }
 }
 
+/// One line of the summary.
+fn leg_line(leg: &LegRow) -> String {
+    let values = leg.values();
+    let values = values.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{name} {count}"));
+    let mut line = format!("{} leg {}: {}", leg.venue, leg.leg, values.collect::<Vec<_>>().join(", "));
+    for (quantile, lead_us) in &leg.lead_us {
+        line.push_str(&format!(", lead p{} {lead_us} us", quantile * 100.0));
+    }
+    line
+}
+
 fn print_summary(summary: &ReplaySummary) {
     let lanes: Vec<_> = summary
         .lanes
@@ -219,6 +231,20 @@ fn print_summary(summary: &ReplaySummary) {
             "{venue}: {} frames, {} ignored, {} undecodable, checksums {} matched, {} failed",
             feed.frames, feed.ignored, feed.undecodable, feed.checksums_matched, feed.checksums_failed
         );
+        let rare = [
+            (feed.checks_put_aside, "checks put aside"),
+            (feed.switches, "switches of the active leg"),
+            (feed.missing, "messages missing by the venue's count"),
+            (feed.suppressed, "levels older than known"),
+        ];
+        let rare = rare.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+        let rare: Vec<_> = rare.collect();
+        if !rare.is_empty() {
+            eprintln!("{venue}: {}", rare.join(", "));
+        }
+    }
+    for leg in &summary.legs {
+        eprintln!("{}", leg_line(leg));
     }
     eprintln!("lanes: {}", lanes.join(", "));
     eprintln!(

@@ -3,6 +3,7 @@
 //! Never: a wait without a bound.
 
 use super::error::Problems;
+use market::feed::SILENT_INTERVALS;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -27,6 +28,9 @@ pub struct Pipeline {
     pub held_bytes: usize,
     /// Milliseconds of silence, heartbeats included, after which a connection's instruments are STALE; 100 to 600,000.
     pub silent_ms: u64,
+    /// Times its median interval that an instrument may be silent, while its connection ticks, before it is STALE; 0 to
+    /// 10,000, 0 = never. Not before `silent_ms`, and not before 32 intervals are known.
+    pub silent_intervals: u64,
     /// Milliseconds that the frontier may lag before an alarm; 10 to 600,000.
     pub frontier_alarm_ms: u64,
     /// Milliseconds that the frontier may lag before the process ends; above the alarm's, to 3,600,000.
@@ -46,6 +50,7 @@ impl Default for Pipeline {
             bridge_ms: 250,
             held_bytes: 4 << 20,
             silent_ms: 2000,
+            silent_intervals: SILENT_INTERVALS,
             frontier_alarm_ms: 2000,
             frontier_exit_ms: 30_000,
             checkpoint_ms: 10_000,
@@ -83,6 +88,7 @@ impl Pipeline {
         problems.range("pipeline.bridge_ms", self.bridge_ms, 0..=60_000);
         problems.range("pipeline.held_bytes", self.held_bytes, 4096..=1 << 30);
         problems.range("pipeline.silent_ms", self.silent_ms, 100..=600_000);
+        problems.range("pipeline.silent_intervals", self.silent_intervals, 0..=10_000);
         problems.range("pipeline.frontier_alarm_ms", self.frontier_alarm_ms, 10..=600_000);
         let exit_from = self.frontier_alarm_ms.saturating_add(1);
         problems.range("pipeline.frontier_exit_ms", self.frontier_exit_ms, exit_from..=3_600_000);

@@ -73,7 +73,7 @@ impl World {
 
     fn made(silent_ns: u64, set: impl FnOnce(&mut FanoutConfig)) -> Self {
         let clock = CutClock { origin_ns: 0, cut_ns: CUT_NS };
-        let config = LaneConfig { clock, limits: Limits::default(), silent_ns, admitted: false };
+        let config = LaneConfig { clock, limits: Limits::default(), silent_ns, silent_intervals: 0, admitted: false };
         let directory = Arc::new(Directory::default());
         let mut fanout = FanoutConfig {
             generation: 1,

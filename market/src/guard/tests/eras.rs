@@ -123,6 +123,20 @@ impl Stage {
         self.settle();
     }
 
+    /// A wire says that nothing is missing after what it told last.
+    fn assure(&mut self, at: usize) {
+        let wire = self.wires[at];
+        let Some(last) = wire.next.1.checked_sub(1).filter(|_| wire.up) else { return };
+        let (leg, place) = (wire.leg, (wire.next.0, last));
+        let sequence = Sequence::Venue { first: id(place) + 1, last: id(place) };
+        match self.guard.offer(self.now_ns, leg, sequence) {
+            Offer::Apply(version) => panic!("an assurance was applied at {version}"),
+            Offer::Hold => self.guard.hold(self.now_ns, leg, sequence, place, 100),
+            _ => {}
+        }
+        self.settle();
+    }
+
     fn rest(&mut self, place: At) {
         let sequence = Sequence::Venue { first: id(place), last: id(place) };
         if let Ok(Some((version, content))) = self.guard.offer_snapshot(self.now_ns, sequence, place) {
@@ -154,6 +168,7 @@ enum Deed {
     Change(u64),
     Restart,
     Tell(usize, u64),
+    Assure(usize),
     Rest(u64),
     Down(usize),
     Up(usize),
@@ -167,6 +182,7 @@ fn deed() -> impl Strategy<Value = Deed> {
         6 => (1_u64..4).prop_map(Deed::Change),
         1 => Just(Deed::Restart),
         12 => (leg.clone(), prop_oneof![4 => Just(0_u64), 1 => 1_u64..6]).prop_map(|(leg, lost)| Deed::Tell(leg, lost)),
+        2 => leg.clone().prop_map(Deed::Assure),
         3 => (0_u64..4).prop_map(Deed::Rest),
         1 => leg.clone().prop_map(Deed::Down),
         1 => leg.prop_map(Deed::Up),
@@ -188,6 +204,7 @@ proptest! {
                 Deed::Restart if stage.venue.0 + 1 < BEGINS.len() => stage.venue = (stage.venue.0 + 1, 0),
                 Deed::Restart => {}
                 Deed::Tell(at, lost) => stage.tell(at, lost),
+                Deed::Assure(at) => stage.assure(at),
                 // An answer that is some updates old, but of the present count.
                 Deed::Rest(ago) => stage.rest((stage.venue.0, stage.venue.1.saturating_sub(ago))),
                 Deed::Down(at) => stage.down(at),
