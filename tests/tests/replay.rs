@@ -146,12 +146,12 @@ fn check(path: &Path, venue: Venue, right: &Reconstruction) -> ReplaySummary {
 
 #[test]
 fn every_binance_capture_ends_as_its_reconstruction() {
-    let files = corpus::binance_spot_files();
+    let files = corpus::captures("binance_spot");
     if files.is_empty() {
         return println!("corpus absent: skipped the Binance captures");
     }
     for path in files {
-        let right = reference::binance_spot(&path).unwrap();
+        let right = reference::rebuild("binance_spot", &path).unwrap();
         let summary = check(&path, Venue::BinanceSpot, &right);
         assert_eq!(summary.lanes.applied, right.stats.applied, "{}", path.display());
         assert_eq!((summary.lanes.gaps, summary.lanes.resyncs), (0, 0));
@@ -161,13 +161,13 @@ fn every_binance_capture_ends_as_its_reconstruction() {
 
 #[test]
 fn every_kraken_capture_ends_as_its_reconstruction_and_all_checksums_match() {
-    let files = corpus::kraken_v2_files();
+    let files = corpus::captures("kraken_v2");
     if files.is_empty() {
         return println!("corpus absent: skipped the Kraken captures");
     }
     let mut matched = Vec::new();
     for path in files {
-        let right = reference::kraken_v2(&path).unwrap();
+        let right = reference::rebuild("kraken_v2", &path).unwrap();
         let summary = check(&path, Venue::KrakenSpot, &right);
         let (_, feed) = summary.feeds[0];
         assert_eq!(feed.checksums_failed, 0, "{}", path.display());
@@ -179,7 +179,7 @@ fn every_kraken_capture_ends_as_its_reconstruction_and_all_checksums_match() {
 
 #[test]
 fn at_every_ticker_with_the_id_of_a_depth_event_the_best_prices_agree() {
-    let files = corpus::binance_spot_files();
+    let files = corpus::captures("binance_spot");
     if files.is_empty() {
         return println!("corpus absent: skipped the tickers");
     }
@@ -291,7 +291,7 @@ fn channels_and_legs_are_filters() {
 #[test]
 fn two_captures_at_once_are_as_good_as_each_alone() {
     let files: Vec<PathBuf> =
-        corpus::binance_spot_files().into_iter().filter(|path| path.to_string_lossy().contains("2021")).collect();
+        corpus::captures("binance_spot").into_iter().filter(|path| path.to_string_lossy().contains("2021")).collect();
     let [first, second] = files.as_slice() else { return println!("corpus absent: skipped the merge") };
     let captures = MergedCaptures::open(&[second.clone(), first.clone()]).unwrap();
     let mut out = Vec::new();
@@ -299,7 +299,7 @@ fn two_captures_at_once_are_as_good_as_each_alone() {
     replay(captures, &options(Venue::BinanceSpot, 2), listings, Kept::default(), &mut out, &mut |_| {}).unwrap();
     let readers = read(&out);
     for path in [first, second] {
-        for (symbol, book) in reference::binance_spot(path).unwrap().books {
+        for (symbol, book) in reference::rebuild("binance_spot", path).unwrap().books {
             assert_eq!(readers[&format!("binance_spot/{symbol}")].levels(), (book.bids, book.asks), "{symbol}");
         }
     }
