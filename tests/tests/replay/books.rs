@@ -33,6 +33,8 @@ pub(crate) struct Reader {
     /// Epoch and sequence; (0, 0) before the first book.
     pub(crate) version: (u64, u64),
     pub(crate) state: String,
+    /// Lines that say that something was missed.
+    pub(crate) gapped: u64,
     pub(crate) crossed: u64,
     pub(crate) snapshots: u64,
     pub(crate) deltas: u64,
@@ -52,6 +54,7 @@ pub(crate) fn read(lines: &[u8]) -> BTreeMap<String, Reader> {
         let reader = readers.entry(instrument).or_default();
         if let Some(state) = line["state"].as_str() {
             state.clone_into(&mut reader.state);
+            reader.gapped += u64::from(state == "GAPPED");
         }
         if rank < 2 {
             reader.book(&line, kind == "snapshot");

@@ -169,7 +169,7 @@ fn a_sample_of_losses_through_the_whole_pipeline() {
         let right = u64::from(told.contains(&lost));
         one += right;
         assert_eq!(summary.lanes.gaps, right, "without frame {lost}");
-        let gapped = crate::books::read(&lines).into_values().filter(|reader| reader.state == "gapped").count();
+        let gapped = crate::books::read(&lines).into_values().filter(|reader| reader.state == "GAPPED").count();
         assert_eq!(u64::try_from(gapped).unwrap(), right, "without frame {lost}");
     }
     println!("kraken_futures: {one} of {REPLAYS} losses were a gap");
