@@ -2,10 +2,16 @@
 //!
 //! Never: a copy of the corpus in the project, or a test that fails because it is absent.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
 
 /// Names the corpus' directory when it is not beside the workspace.
 pub const VARIABLE: &str = "SPRAG_CORPUS";
+
+/// How the name of a capture ends.
+const CAPTURE_ENDING: &str = ".frames.jsonl.zst";
 
 /// The corpus' directory, if it is there.
 #[must_use]
@@ -22,18 +28,6 @@ pub fn file(rel: &str) -> Option<PathBuf> {
     path.is_file().then_some(path)
 }
 
-/// Every Binance spot capture, by name; none when the corpus is absent.
-#[must_use]
-pub fn binance_spot_files() -> Vec<PathBuf> {
-    captures("binance_spot")
-}
-
-/// Every Kraken spot v2 capture, by name; none when the corpus is absent.
-#[must_use]
-pub fn kraken_v2_files() -> Vec<PathBuf> {
-    captures("kraken_v2")
-}
-
 /// Every capture of a venue, by name; none when the corpus is absent.
 #[must_use]
 pub fn of(venue: market::Venue) -> Vec<PathBuf> {
@@ -43,13 +37,28 @@ pub fn of(venue: market::Venue) -> Vec<PathBuf> {
     }
 }
 
-fn captures(folder: &str) -> Vec<PathBuf> {
+/// Every capture of a format, which is a folder of the corpus, by name; none when the corpus is absent.
+#[must_use]
+pub fn captures(format: &str) -> Vec<PathBuf> {
     let Some(directory) = directory() else { return Vec::new() };
-    let Ok(entries) = std::fs::read_dir(directory.join(folder)) else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(directory.join(format)) else { return Vec::new() };
     let mut found: Vec<PathBuf> = entries
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .filter(|path| path.to_string_lossy().ends_with(".frames.jsonl.zst"))
+        .filter(|path| path.to_string_lossy().ends_with(CAPTURE_ENDING))
         .collect();
     found.sort();
     found
+}
+
+/// The format of a capture: the folder that it is in.
+#[must_use]
+pub fn format_of(capture: &Path) -> &str {
+    capture.parent().and_then(Path::file_name).and_then(OsStr::to_str).unwrap_or_default()
+}
+
+/// The name of a capture, for a word about it.
+#[must_use]
+pub fn name_of(capture: &Path) -> &str {
+    let name = capture.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    name.trim_end_matches(CAPTURE_ENDING)
 }

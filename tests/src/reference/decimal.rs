@@ -4,6 +4,9 @@
 
 use anyhow::{Result, bail};
 
+/// The greatest exponent taken; no venue's number is anywhere near it.
+const EXPONENT_MAX: i32 = 60;
+
 /// A non-negative decimal in canonical form; the order of the fields is the order of values.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Decimal {
@@ -16,13 +19,23 @@ pub(super) struct Decimal {
 }
 
 impl Decimal {
-    /// Reads plain digits with at most one point.
+    /// Reads digits with at most one point, and perhaps an exponent.
     pub(super) fn read(text: &str) -> Result<Self> {
-        let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+        let (plain, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+        let (whole, part) = plain.split_once('.').unwrap_or((plain, ""));
         let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        if (whole.is_empty() && part.is_empty()) || !digits(whole) || !digits(part) {
-            bail!("not a plain decimal: {text:?}");
+        let shift: i32 = exponent.parse().unwrap_or(i32::MAX);
+        let nothing = whole.is_empty() && part.is_empty();
+        if nothing || !digits(whole) || !digits(part) || !(-EXPONENT_MAX..=EXPONENT_MAX).contains(&shift) {
+            bail!("not a decimal: {text:?}");
         }
+        let places = usize::try_from(shift.unsigned_abs())?;
+        let zeros = "0".repeat(places);
+        let (all, point) = match shift < 0 {
+            true => (format!("{zeros}{whole}{part}"), whole.len()),
+            false => (format!("{whole}{part}{zeros}"), whole.len() + places),
+        };
+        let (whole, part) = all.split_at(point);
         let whole = whole.trim_start_matches('0').to_owned();
         Ok(Self { width: whole.len(), whole, part: part.trim_end_matches('0').to_owned() })
     }
@@ -52,7 +65,12 @@ mod tests {
         assert_eq!(Decimal::read("61837.63000000").unwrap().canonical(), "61837.63");
         assert_eq!(Decimal::read("0.000").unwrap().canonical(), "0");
         assert!(Decimal::read(".0").unwrap().is_zero());
-        for wrong in ["", ".", "-1", "1e-8", "1.2.3", "NaN", " 1"] {
+        for (spelled, plain) in
+            [("1e-8", "0.00000001"), ("1.25E-7", "0.000000125"), ("12.5e1", "125"), ("2.0e3", "2000")]
+        {
+            assert_eq!(Decimal::read(spelled).unwrap().canonical(), plain);
+        }
+        for wrong in ["", ".", "-1", "1.2.3", "NaN", " 1", "e5", "1e", "1e99", "1e-8e"] {
             assert!(Decimal::read(wrong).is_err(), "{wrong}");
         }
     }

@@ -3,8 +3,9 @@
 //!
 //! Never: a number that was parsed.
 
-use super::book::{Book, Side, put};
-use super::{Line, Reconstruction, Stats};
+use super::book::{Book, put};
+use super::crc::{crc32, kraken_text};
+use super::{Line, Reconstruction, Rules, Stats};
 use anyhow::Result;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -12,8 +13,6 @@ use std::collections::BTreeMap;
 
 /// What Kraken subscribes to when no depth is asked for.
 const DEPTH_DEFAULT: usize = 10;
-/// The checksum covers this many levels of each side, whatever the depth.
-const CHECKSUM_LEVELS: usize = 10;
 
 /// The capture so far.
 #[derive(Default)]
@@ -58,8 +57,8 @@ struct Data<'a> {
     checksum: u32,
 }
 
-impl Venue {
-    pub(super) fn frame(&mut self, line: &Line) -> Result<()> {
+impl Rules for Venue {
+    fn frame(&mut self, line: &Line) -> Result<()> {
         let Some(raw) = line.raw.as_deref().filter(|_| line.kind == "ws") else { return Ok(()) };
         let message: Message<'_> = serde_json::from_str(raw)?;
         if message.method.as_deref() == Some("subscribe")
@@ -82,6 +81,13 @@ impl Venue {
         Ok(())
     }
 
+    fn finish(self: Box<Self>) -> Result<Reconstruction> {
+        let report = |(symbol, (book, applied)): (String, (Book, u64))| Ok((symbol, book.report(None, applied)?));
+        Ok(Reconstruction { books: self.books.into_iter().map(report).collect::<Result<_>>()?, stats: self.stats })
+    }
+}
+
+impl Venue {
     fn book(&mut self, data: &Data<'_>, snapshot: bool) -> Result<()> {
         self.stats.depth_events += 1;
         if snapshot {
@@ -103,37 +109,9 @@ impl Venue {
         self.stats.applied += 1;
         self.stats.crossed += u64::from(book.crossed());
         self.stats.checksums += 1;
-        self.stats.checksum_matches += u64::from(crc32(checksum_text(book).as_bytes()) == data.checksum);
+        self.stats.checksum_matches += u64::from(crc32(kraken_text(book).as_bytes()) == data.checksum);
         Ok(())
     }
-
-    pub(super) fn finish(self) -> Result<Reconstruction> {
-        let report = |(symbol, (book, applied)): (String, (Book, u64))| Ok((symbol, book.report(None, applied)?));
-        Ok(Reconstruction { books: self.books.into_iter().map(report).collect::<Result<_>>()?, stats: self.stats })
-    }
-}
-
-/// Best asks upwards, then best bids downwards: price and quantity without points and leading zeros.
-fn checksum_text(book: &Book) -> String {
-    let strip = |text: &str| text.replace('.', "").trim_start_matches('0').to_owned();
-    let asks: &Side = &book.asks;
-    asks.values()
-        .take(CHECKSUM_LEVELS)
-        .chain(book.bids.values().rev().take(CHECKSUM_LEVELS))
-        .map(|(price, quantity)| strip(price) + &strip(quantity))
-        .collect()
-}
-
-/// CRC-32 (IEEE), bit by bit.
-fn crc32(bytes: &[u8]) -> u32 {
-    let mut crc = u32::MAX;
-    for &byte in bytes {
-        crc ^= u32::from(byte);
-        for _ in 0..8 {
-            crc = if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
-        }
-    }
-    !crc
 }
 
 #[cfg(test)]
@@ -141,14 +119,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_is_the_common_crc_32() {
-        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
-    }
-
-    #[test]
     fn a_snapshot_replaces_and_an_update_truncates() {
-        let mut venue = Venue::default();
-        let mut feed = |raw: &str| venue.frame(&Line { kind: "ws".into(), url: None, raw: Some(raw.into()) }).unwrap();
+        let mut venue = Box::new(Venue::default());
+        let mut feed = |raw: &str| venue.frame(&Line::of("ws", raw)).unwrap();
         feed(r#"{"channel":"status","type":"update","data":[{"connection_id":13004644750806874624}]}"#);
         feed(r#"{"method":"subscribe","result":{"channel":"book","depth":2,"symbol":"X/Y"},"success":true}"#);
         feed(r#"{"channel":"book","type":"update","data":[{"symbol":"X/Y","bids":[],"asks":[],"checksum":0}]}"#);

@@ -29,13 +29,10 @@ struct Expected {
     reference: Reconstruction,
 }
 
-fn expected(venue: Venue, capture: &Path) -> Result<Expected> {
+fn expected(capture: &Path) -> Result<Expected> {
     let frames = frames(capture)?;
     let last_book = frames.iter().rev().find(|(_, text)| text.contains(r#""channel":"book""#));
-    let reference = match venue {
-        Venue::BinanceSpot => reference::binance_spot(capture)?,
-        _ => reference::kraken_v2(capture)?,
-    };
+    let reference = reference::rebuild(corpus::format_of(capture), capture)?;
     Ok(Expected { frames: frames.len().try_into()?, last_book: last_book.map_or(0, |(line, _)| *line), reference })
 }
 
@@ -48,7 +45,7 @@ async fn everything_agrees(name: &str, venue: Venue) -> Result<()> {
         println!("corpus absent: skipped {name} (set {} to its directory)", corpus::VARIABLE);
         return Ok(());
     };
-    let expected = Arc::new(expected(venue, &capture)?);
+    let expected = Arc::new(expected(&capture)?);
     let data = tempfile::tempdir()?;
     let file = capture.to_str().context("a path that is not text")?;
     let arguments = ["--capture", file, "--venue", venue.name(), "--speed", SPEED];

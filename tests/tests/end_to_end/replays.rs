@@ -27,11 +27,8 @@ fn replay(capture: &Path, venue: Venue, data_dir: &Path) -> Result<String> {
     Ok(fs::read_to_string(out)?)
 }
 
-fn books_of(capture: &Path, venue: Venue) -> Result<BTreeMap<String, FinalBook>> {
-    Ok(match venue {
-        Venue::BinanceSpot => reference::binance_spot(capture)?.books,
-        _ => reference::kraken_v2(capture)?.books,
-    })
+fn books_of(capture: &Path) -> Result<BTreeMap<String, FinalBook>> {
+    Ok(reference::rebuild(corpus::format_of(capture), capture)?.books)
 }
 
 fn check_books(data_dir: &Path, books: &BTreeMap<String, FinalBook>) -> Result<()> {
@@ -64,7 +61,7 @@ fn idempotent(name: &str, venue: Venue, has_trades: bool) -> Result<()> {
     };
     let data = tempfile::tempdir()?;
     let lines = replay(&capture, venue, data.path())?;
-    check_books(data.path(), &books_of(&capture, venue)?)?;
+    check_books(data.path(), &books_of(&capture)?)?;
     let first = content(data.path())?;
     let count = |what: &str| first.iter().filter(|row| row["what"] == what).count();
     assert!(count("state") > 20 && count("version") > 0);
@@ -94,9 +91,9 @@ fn a_later_capture_of_an_instrument_leaves_nothing_of_an_earlier_one() -> Result
     };
     let data = tempfile::tempdir()?;
     replay(&earlier, Venue::KrakenSpot, data.path())?;
-    check_books(data.path(), &books_of(&earlier, Venue::KrakenSpot)?)?;
+    check_books(data.path(), &books_of(&earlier)?)?;
     replay(&later, Venue::KrakenSpot, data.path())?;
-    let books = books_of(&later, Venue::KrakenSpot)?;
+    let books = books_of(&later)?;
     assert_eq!(books["BTC/USD"].bids.len(), 10);
     check_books(data.path(), &books)
 }

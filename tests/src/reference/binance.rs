@@ -1,5 +1,8 @@
-//! Binance spot by its published rule: buffer events until a snapshot; drop `u <= lastUpdateId`; the first applied has
-//! `U <= lastUpdateId + 1 <= u`; then `U == previous u + 1`, else the book is in doubt until another snapshot.
+//! Binance by its published rules: buffer events until a snapshot, bridge it, then every event follows the one before it,
+//! else the book is in doubt until another snapshot.
+//!
+//! * Spot: drop `u <= lastUpdateId`; the first applied has `U <= lastUpdateId + 1 <= u`; then `U == previous u + 1`.
+//! * USD-M futures: drop `u < lastUpdateId`; the first applied has `U <= lastUpdateId <= u`; then `pu == previous u`.
 //!
 //! Never: an event over a hole.
 
@@ -11,9 +14,16 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
+/// Which of the two rules holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rule {
+    Spot,
+    Usdm,
+}
+
 /// The capture so far.
-#[derive(Default)]
 pub(super) struct Venue {
+    rule: Rule,
     stats: Stats,
     instruments: BTreeMap<String, Instrument>,
 }
@@ -48,6 +58,8 @@ struct Depth {
     first: u64,
     #[serde(rename = "u")]
     last: u64,
+    #[serde(rename = "pu")]
+    previous: Option<u64>,
     #[serde(rename = "b")]
     bids: Vec<(String, String)>,
     #[serde(rename = "a")]
@@ -78,18 +90,63 @@ struct Rest {
     asks: Vec<(String, String)>,
 }
 
-impl Venue {
-    pub(super) fn frame(&mut self, line: &Line) -> Result<()> {
+impl Rule {
+    /// Whether a snapshot contains the event.
+    fn contained(self, depth: &Depth, live: &Live) -> bool {
+        match self {
+            Self::Usdm if !live.bridged => depth.last < live.last,
+            Self::Spot | Self::Usdm => depth.last <= live.last,
+        }
+    }
+
+    fn follows(self, depth: &Depth, live: &Live) -> bool {
+        match (self, live.bridged) {
+            (Self::Spot, false) => depth.first <= live.last + 1,
+            (Self::Spot, true) => depth.first == live.last + 1,
+            (Self::Usdm, false) => depth.first <= live.last,
+            (Self::Usdm, true) => depth.previous == Some(live.last),
+        }
+    }
+
+    /// Whether there is a hole between a snapshot and the first event that waits for it.
+    fn too_old(self, id: u64, first: &Depth) -> bool {
+        match self {
+            Self::Spot => id + 1 < first.first,
+            Self::Usdm => id < first.first,
+        }
+    }
+}
+
+impl super::Rules for Venue {
+    fn frame(&mut self, line: &Line) -> Result<()> {
         let Some(raw) = &line.raw else { return Ok(()) };
         match line.kind.as_str() {
             "http" if raw.contains("\"lastUpdateId\"") => {
                 let symbol = self.symbol(line.url.as_deref())?;
                 let rest = serde_json::from_str(raw)?;
-                self.instruments.entry(symbol).or_default().snapshot(&rest, &mut self.stats)
+                self.instruments.entry(symbol).or_default().snapshot(self.rule, &rest, &mut self.stats)
             }
             "ws" => self.message(raw),
             _ => Ok(()),
         }
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<Reconstruction> {
+        let mut books = BTreeMap::new();
+        for (symbol, instrument) in self.instruments {
+            instrument.compare(&mut self.stats);
+            if let Some(live) = &instrument.live {
+                let report = live.book.report(Some(live.last), instrument.applied);
+                books.insert(symbol, report.context("the last book")?);
+            }
+        }
+        Ok(Reconstruction { books, stats: self.stats })
+    }
+}
+
+impl Venue {
+    pub(super) fn new(rule: Rule) -> Self {
+        Self { rule, stats: Stats::default(), instruments: BTreeMap::new() }
     }
 
     /// Whose snapshot this is: the url says it, or there is only one instrument.
@@ -110,7 +167,7 @@ impl Venue {
         if stream.contains("@depth") {
             let depth: Depth = serde_json::from_str(data.get())?;
             self.stats.depth_events += 1;
-            self.instruments.entry(depth.symbol.clone()).or_default().depth(depth, &mut self.stats)?;
+            self.instruments.entry(depth.symbol.clone()).or_default().depth(self.rule, depth, &mut self.stats)?;
         } else if stream.ends_with("@bookTicker") {
             let ticker: Ticker = serde_json::from_str(data.get())?;
             let read = |text: &str| Decimal::read(text).map(Some);
@@ -120,23 +177,11 @@ impl Venue {
         }
         Ok(())
     }
-
-    pub(super) fn finish(mut self) -> Result<Reconstruction> {
-        let mut books = BTreeMap::new();
-        for (symbol, instrument) in self.instruments {
-            instrument.compare(&mut self.stats);
-            if let Some(live) = &instrument.live {
-                let report = live.book.report(Some(live.last), instrument.applied);
-                books.insert(symbol, report.context("the last book")?);
-            }
-        }
-        Ok(Reconstruction { books, stats: self.stats })
-    }
 }
 
 impl Instrument {
-    fn snapshot(&mut self, rest: &Rest, stats: &mut Stats) -> Result<()> {
-        let too_old = self.waiting.first().is_some_and(|first| rest.id + 1 < first.first);
+    fn snapshot(&mut self, rule: Rule, rest: &Rest, stats: &mut Stats) -> Result<()> {
+        let too_old = self.waiting.first().is_some_and(|first| rule.too_old(rest.id, first));
         if too_old || self.live.as_ref().is_some_and(|live| rest.id <= live.last) {
             stats.snapshots_refused += 1;
             return Ok(());
@@ -151,22 +196,21 @@ impl Instrument {
         }
         self.live = Some(Live { book, last: rest.id, bridged: false });
         for depth in std::mem::take(&mut self.waiting) {
-            self.depth(depth, stats)?;
+            self.depth(rule, depth, stats)?;
         }
         Ok(())
     }
 
-    fn depth(&mut self, depth: Depth, stats: &mut Stats) -> Result<()> {
+    fn depth(&mut self, rule: Rule, depth: Depth, stats: &mut Stats) -> Result<()> {
         let Some(live) = &mut self.live else {
             self.waiting.push(depth);
             return Ok(());
         };
-        if depth.last <= live.last {
+        if rule.contained(&depth, live) {
             stats.dropped_before_snapshot += 1;
             return Ok(());
         }
-        let next = live.last + 1;
-        if !(depth.first == next || (!live.bridged && depth.first < next)) {
+        if !rule.follows(&depth, live) {
             stats.gaps += 1;
             self.live = None;
             self.waiting = vec![depth];
@@ -201,14 +245,11 @@ impl Instrument {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::fed;
     use super::*;
 
     fn feed(lines: &[(&str, &str)]) -> Reconstruction {
-        let mut venue = Venue::default();
-        for (kind, raw) in lines {
-            venue.frame(&Line { kind: (*kind).into(), url: None, raw: Some((*raw).into()) }).unwrap();
-        }
-        venue.finish().unwrap()
+        fed(Venue::new(Rule::Spot), lines)
     }
 
     fn depth(first: u64, last: u64, bids: &str, asks: &str) -> String {
@@ -259,5 +300,29 @@ mod tests {
         let Reconstruction { books, stats } = feed(&lines);
         assert_eq!((stats.gaps, stats.snapshots, stats.snapshots_refused, stats.applied), (1, 2, 1, 3));
         assert_eq!(books["XY"].bids.len(), 2);
+    }
+
+    #[test]
+    fn futures_bridge_with_the_snapshots_own_id_and_then_chain_by_the_id_before() {
+        let depth = |previous, first, last, bid: &str| {
+            format!(
+                r#"{{"stream":"xy@depth@0ms","data":{{"s":"XY","pu":{previous},"U":{first},"u":{last},"b":[{bid}],"a":[]}}}}"#
+            )
+        };
+        let rest = r#"{"lastUpdateId":100,"bids":[["1","1"]],"asks":[]}"#;
+        let lines = [
+            ("ws", depth(80, 85, 99, r#"["0.1","1"]"#)),
+            ("ws", depth(99, 95, 100, r#"["2","1"]"#)),
+            ("http", rest.to_owned()),
+            ("ws", depth(100, 140, 150, r#"["3","1"]"#)),
+            ("ws", depth(151, 160, 170, r#"["4","1"]"#)),
+        ];
+        let borrowed: Vec<_> = lines.iter().map(|(kind, raw)| (*kind, raw.as_str())).collect();
+        let whole = fed(Venue::new(Rule::Usdm), borrowed.get(..4).unwrap());
+        assert_eq!(whole.books["XY"].bids.len(), 3);
+        assert_eq!(whole.books["XY"].last_update_id.as_deref(), Some("150"));
+        assert_eq!((whole.stats.applied, whole.stats.dropped_before_snapshot, whole.stats.gaps), (2, 1, 0));
+        let holed = fed(Venue::new(Rule::Usdm), &borrowed);
+        assert_eq!((holed.books.len(), holed.stats.gaps, holed.stats.unanchored), (0, 1, 1));
     }
 }
