@@ -6,7 +6,7 @@
 //! * The first diff of the stream at all covers everything before it: the snapshot is fetched after the subscription, so
 //!   nothing lies between them but what the connection brings.
 //! * The first diff of a later connection covers itself alone: what came while there was none is not known. It joins a
-//!   snapshot that reaches it, or what another leg brings.
+//!   snapshot that reaches it, or what another leg brings. So does the first after something that could not be read.
 //! * Any other covers what lies above the one before it on its connection.
 //!
 //! What one leg vouches for, another may contradict, with a diff that lies inside. Then the first has lost that diff.
@@ -103,7 +103,7 @@ impl Chain {
         if denied { Word::Lost } else { Word::None }
     }
 
-    /// A leg's connection ended; its next one begins anew.
+    /// A leg's connection ended, or brought something that could not be read: what follows begins anew.
     pub(crate) fn forget(&mut self, leg: LegId) {
         self.legs.retain(|(known, _)| *known != leg);
         self.begun = true;

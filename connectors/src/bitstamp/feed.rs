@@ -68,6 +68,14 @@ impl Feed {
         }
     }
 
+    /// A leg brought a diff that cannot be placed, perhaps of any symbol: its next one must not cover it up.
+    fn unread(&mut self, leg: LegId, symbol: Option<&str>) {
+        match symbol {
+            Some(symbol) => self.legs.get_mut(symbol).into_iter().for_each(|legs| legs.chain.forget(leg)),
+            None => self.legs.values_mut().for_each(|legs| legs.chain.forget(leg)),
+        }
+    }
+
     fn legs(&mut self, symbol: &str) -> &mut Legs {
         self.legs.entry(symbol.into()).or_default()
     }
@@ -79,8 +87,8 @@ impl Feed {
         data: &str,
         out: &mut Vec<Event>,
     ) -> Result<(), Undecodable> {
-        let book: Book<'_> = venue_feed::json(VENUE, data)?;
-        let (id, venue_ns) = time_us(book.time_us)?;
+        let read = venue_feed::json(VENUE, data).and_then(|book: Book<'_>| Ok((time_us(book.time_us)?, book)));
+        let ((id, venue_ns), book) = read.inspect_err(|_| self.unread(arrival.leg, Some(symbol)))?;
         let instrument = self.books.stream(symbol, arrival, out)?.symbol;
         let legs = self.legs(symbol);
         let Place { covers, word } = legs.chain.take(arrival.leg, id);
@@ -140,7 +148,7 @@ impl VenueFeed for Feed {
 
     fn message(&mut self, arrival: Arrival<'_>, text: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
         self.stream_leg = arrival.leg;
-        let envelope: Envelope<'_> = venue_feed::json(VENUE, text)?;
+        let envelope: Envelope<'_> = venue_feed::json(VENUE, text).inspect_err(|_| self.unread(arrival.leg, None))?;
         let channel = envelope.channel.as_deref().unwrap_or_default();
         let Some(data) = envelope.data.map(|data| data.get()) else { return self.ignore() };
         match (&*envelope.event, channel.strip_prefix(DIFFS), channel.strip_prefix(TRADES)) {
@@ -182,7 +190,7 @@ impl VenueFeed for Feed {
             self.opened.push(leg);
             return;
         }
-        self.legs.values_mut().for_each(|legs| legs.chain.forget(leg));
+        self.unread(leg, None);
     }
 
     fn counts_mut(&mut self) -> &mut FeedCounts {

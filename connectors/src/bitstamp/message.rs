@@ -7,6 +7,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
+/// What the venue's pairs end with; `usdtusd` is USDT in USD.
+const QUOTE_ASSETS: [&str; 8] = ["USD", "EUR", "GBP", "USDT", "USDC", "BTC", "ETH", "PAX"];
+
 /// `btcusd` is BTC in USD; `btcusd-perp` is a contract, and an asset of its own.
 pub(crate) fn assets(symbol: &str) -> Option<Assets<'_>> {
     let upper = symbol.to_ascii_uppercase();
@@ -15,7 +18,7 @@ pub(crate) fn assets(symbol: &str) -> Option<Assets<'_>> {
         Some((pair, _)) => pair,
         None => &upper,
     };
-    let (base, quote) = listings::joined(pair)?;
+    let (base, quote) = listings::joined_by(pair, &QUOTE_ASSETS)?;
     let base = if pair.len() == upper.len() { base.into_owned() } else { upper.clone() };
     Some((base.into(), quote.into_owned().into()))
 }

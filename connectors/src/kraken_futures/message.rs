@@ -7,6 +7,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
+/// What the venue's contracts are quoted in.
+const QUOTE_ASSETS: [&str; 3] = ["USD", "EUR", "GBP"];
+
 /// A contract is an asset of its own, quoted in what its pair ends with: `PI_XBTUSD`, or `FI_XBTUSD_210625` with its
 /// maturity.
 pub(crate) fn assets(symbol: &str) -> Option<Assets<'_>> {
@@ -15,7 +18,7 @@ pub(crate) fn assets(symbol: &str) -> Option<Assets<'_>> {
     if kind.is_empty() || symbol.ends_with('_') {
         return None;
     }
-    let (_, quote) = listings::joined(pair)?;
+    let (_, quote) = listings::joined_by(pair, &QUOTE_ASSETS)?;
     Some((symbol.into(), quote))
 }
 
@@ -89,4 +92,25 @@ pub(crate) struct Trade<'a> {
     pub(crate) price: &'a RawValue,
     #[serde(borrow)]
     pub(crate) qty: &'a RawValue,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_contract_is_an_asset_of_its_own() {
+        for (symbol, quote) in [
+            ("PI_XBTUSD", Some("USD")),
+            ("FI_XBTUSD_210625", Some("USD")),
+            ("PF_USDTUSD", Some("USD")),
+            ("PF_XBTEUR", Some("EUR")),
+            ("FI_XBTUSD_", None),
+            ("_XBTUSD", None),
+            ("PI_USD", None),
+            ("XBTUSD", None),
+        ] {
+            assert_eq!(assets(symbol), quote.map(|quote| (symbol.into(), quote.into())), "{symbol}");
+        }
+    }
 }

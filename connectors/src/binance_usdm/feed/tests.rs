@@ -10,7 +10,7 @@ use crate::venue_feed::{
 use market::{Body, Decimal, FeedState, Side, Venue};
 use proptest::prelude::*;
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 const VENUE: Venue = Venue::BinanceUsdm;
 
@@ -179,23 +179,23 @@ fn ticker(data: &Value) -> Ticker {
     [(number("b"), number("B")), (number("a"), number("A"))]
 }
 
-/// Compares the shown book with a ticker of its id, if there is one.
-fn compare(wire: &Wire, symbol: &str, tickers: &HashMap<(String, u64), Ticker>) -> u64 {
+/// Compares the shown book with the ticker of its id, if there is one.
+fn compare(wire: &Wire, symbol: &str, tickers: &mut BTreeMap<(String, u64), Ticker>) -> u64 {
     let stream = wire.stream(symbol);
     let Some(version) = stream.guard.version() else { return 0 };
-    let Some(ticker) = tickers.get(&(symbol.to_owned(), version.seq)) else { return 0 };
+    let Some(ticker) = tickers.remove(&(symbol.to_owned(), version.seq)) else { return 0 };
     let best = |side| {
         let (level, scale) = (stream.book.levels(side).next().unwrap(), stream.book.scale());
         let quantity = scale.quantity_text(level.quantity);
         (scale.price_value(level.tick_index), Decimal::parse(&quantity).unwrap())
     };
-    assert_eq!([best(Side::Bid), best(Side::Ask)], *ticker, "{symbol} at {}", version.seq);
+    assert_eq!([best(Side::Bid), best(Side::Ask)], ticker, "{symbol} at {}", version.seq);
     1
 }
 
 /// Plays a recording, comparing the book with each ticker of the same id once; how many there were.
 fn checked(frames: &[RawFrame]) -> (Wire, u64) {
-    let (mut wire, mut tickers, mut compared) = (Wire::new(VENUE), HashMap::new(), 0);
+    let (mut wire, mut tickers, mut compared) = (Wire::new(VENUE), BTreeMap::new(), 0);
     for frame in frames {
         wire.frame(frame).unwrap();
         if frame.kind != RawKind::Ws {
@@ -209,7 +209,7 @@ fn checked(frames: &[RawFrame]) -> (Wire, u64) {
         }
         let known = wire.streams().any(|(name, _)| &*name == symbol);
         if known && (stream.contains("@depth") || stream.ends_with("@bookTicker")) {
-            compared += compare(&wire, symbol, &tickers);
+            compared += compare(&wire, symbol, &mut tickers);
         }
     }
     wire.wait(1_000_000_000);
