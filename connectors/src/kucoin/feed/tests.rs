@@ -176,7 +176,6 @@ fn the_recording_has_no_gap() {
     assert!(wire.streams().all(|(_, stream)| stream.state() == FeedState::Live));
     assert_eq!((wire.fates.offered, wire.fates.crossed, wire.fates.replaced), (3_853, 0, 9), "{:?}", wire.fates);
     assert_eq!(wire.counts().undecodable, 0);
-    eprintln!("{RECORDING}: {:?}", wire.fates);
 }
 
 #[test]
