@@ -5,11 +5,13 @@
 //! 3. Afterwards each `U == previous u + 1`, else a gap.
 //! 4. A snapshot knows 1,000 levels a side; those beyond are unknown until touched.
 //!
-//! Rules 1 to 3 are the guard's, fed with `U`, `u` and `lastUpdateId` by [`feed`].
+//! Rules 1 to 3 are the guard's, fed with `U`, `u` and `lastUpdateId` by [`feed`]. What futures have in common with spot
+//! is in [`combined`], [`message`] and [`live`].
 //!
 //! Never: an order taken from `@bookTicker`, which the venue does not order against `@depth`.
 
 pub mod book;
+pub mod combined;
 pub mod feed;
 pub mod live;
 pub mod message;

@@ -1,185 +1,35 @@
-//! The feed: which stream a frame belongs to, and what it says.
+//! The feed: Binance's combined streams in the order of spot.
 //!
-//! Never: a REST reply whose instrument is uncertain taken for one's own.
+//! Never: an update id of another market's rule.
 
-use super::{
-    book::rows,
-    message::{Aside, Combined, Depth, DepthSnapshot, Trade},
-};
-use crate::venue_feed::{
-    self, Arrival, FeedCounts, Undecodable, VenueFeed, excerpt,
-    listings::Listings,
-    number::{Subject, token},
-    numbered::{BookText, Numbered},
-    time,
-    trades::TradeText,
-};
-use foldhash::HashMap;
-use market::{Event, LegId, Side, Venue, Window, trade::TRADE_ID_BYTES_MAX};
-use std::sync::Arc;
+use super::combined::{CombinedFeed, DepthIds, Market};
+use market::Venue;
 
-const VENUE: Venue = Venue::BinanceSpot;
+/// The spot market.
+#[derive(Clone, Copy, Debug)]
+pub struct Spot;
 
-/// Levels a side that a snapshot of this venue knows.
-const SNAPSHOT_LEVELS: u32 = 1_000;
+impl Market for Spot {
+    const VENUE: Venue = Venue::BinanceSpot;
 
-/// Rule 4: what the snapshot did not know is known only once touched.
-const WINDOW: Window = Window::Known(SNAPSHOT_LEVELS);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TradeKind {
-    Single,
-    Aggregate,
+    /// Rule 3: an event covers its own ids, and they leave none out.
+    fn covered(ids: DepthIds) -> Option<(u64, u64)> {
+        Some((ids.first, ids.last))
+    }
 }
 
 /// The decoder of Binance spot.
-#[derive(Debug)]
-pub struct Feed {
-    books: Numbered,
-    /// Which of `trade` and `aggTrade` an instrument's trades are; the first seen, since both tell the same trades.
-    trades: HashMap<Box<str>, TradeKind>,
-    /// The leg that streams came on last; REST replies belong to it.
-    stream_leg: LegId,
-    repairs: Vec<(LegId, Box<str>)>,
-    counts: FeedCounts,
-}
-
-impl Feed {
-    /// A feed that lists its instruments there.
-    #[must_use]
-    pub fn new(listings: Arc<Listings>) -> Self {
-        let (trades, repairs) = (HashMap::default(), Vec::new());
-        let books = Numbered::new(VENUE, listings);
-        Self { books, trades, stream_leg: LegId(0), repairs, counts: FeedCounts::default() }
-    }
-
-    fn depth(&mut self, arrival: Arrival<'_>, data: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
-        let depth: Depth<'_> = json(data)?;
-        let (first, last) = (depth.first, depth.last);
-        if first > last {
-            return Err(Undecodable::Ids { venue: VENUE, symbol: depth.symbol.as_ref().into(), first, last });
-        }
-        let venue_ns = time::from_ms(VENUE, depth.event_ms)?;
-        let levels = rows(&depth.bids, &depth.asks);
-        let text = BookText { symbol: &depth.symbol, levels, window: WINDOW, venue_ns };
-        self.books.delta(arrival, (first, last), text, out)
-    }
-
-    fn trade(
-        &mut self,
-        arrival: Arrival<'_>,
-        kind: TradeKind,
-        data: &str,
-        out: &mut Vec<Event>,
-    ) -> Result<(), Undecodable> {
-        let trade: Trade<'_> = json(data)?;
-        let venue_ns = time::from_ms(VENUE, trade.trade_ms)?;
-        let id = match kind {
-            TradeKind::Single => trade.trade_id,
-            TradeKind::Aggregate => trade.aggregate_id,
-        };
-        let id = id.map(token).filter(|id| id.len() <= TRADE_ID_BYTES_MAX);
-        let stream = self.books.stream(&trade.symbol, arrival, out)?;
-        let known = self.trades.get(&*trade.symbol).copied();
-        if known.is_none() {
-            self.trades.insert(trade.symbol.as_ref().into(), kind);
-        }
-        if known.is_some_and(|known| known != kind) {
-            self.counts.ignored += 1;
-            return Ok(());
-        }
-        let order = id.and_then(|id| id.parse().ok());
-        let (Some(id), Some(order)) = (id, order) else {
-            return Err(Undecodable::TradeId { venue: VENUE, symbol: excerpt(&trade.symbol) });
-        };
-        let subject = Subject { venue: VENUE, symbol: &trade.symbol };
-        let taker = if trade.buyer_made { Side::Ask } else { Side::Bid };
-        let (price, quantity) = (token(trade.price), token(trade.quantity));
-        let text = TradeText { id, order: Some(order), at: 0, price, quantity, taker, venue_ns };
-        out.push(text.event(subject, stream.symbol, stream.steps, arrival)?);
-        Ok(())
-    }
-}
-
-fn json<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Result<T, Undecodable> {
-    venue_feed::json(VENUE, text)
-}
-
-impl VenueFeed for Feed {
-    fn venue(&self) -> Venue {
-        VENUE
-    }
-
-    fn message(&mut self, arrival: Arrival<'_>, text: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
-        self.stream_leg = arrival.leg;
-        let combined: Combined<'_> = match json(text) {
-            Ok(combined) => combined,
-            Err(_) if serde_json::from_str::<Aside<'_>>(text).is_ok_and(|aside| aside.is_one()) => {
-                self.counts.ignored += 1;
-                return Ok(());
-            }
-            Err(error) => return Err(error),
-        };
-        let (_, channel) = combined.stream.split_once('@').unwrap_or_default();
-        match channel.split('@').next().unwrap_or_default() {
-            "depth" => self.depth(arrival, combined.data.get(), out),
-            "trade" => self.trade(arrival, TradeKind::Single, combined.data.get(), out),
-            "aggTrade" => self.trade(arrival, TradeKind::Aggregate, combined.data.get(), out),
-            _ => {
-                self.counts.ignored += 1;
-                Ok(())
-            }
-        }
-    }
-
-    /// A REST reply names no symbol; its request does, or it belongs to the only instrument there is.
-    fn reply(
-        &mut self,
-        arrival: Arrival<'_>,
-        url: Option<&str>,
-        text: &str,
-        out: &mut Vec<Event>,
-    ) -> Result<(), Undecodable> {
-        if url.is_some_and(|url| !url.contains("/depth")) {
-            self.counts.ignored += 1;
-            return Ok(());
-        }
-        let named = url.and_then(|url| url.split(['?', '&']).find_map(|part| part.strip_prefix("symbol=")));
-        let symbol = named.or_else(|| self.books.only()).map(str::to_owned);
-        let symbol = symbol.ok_or(Undecodable::Symbol { venue: VENUE, symbol: Box::default() })?;
-        let message: DepthSnapshot<'_> = json(text)?;
-        let levels = rows(&message.bids, &message.asks);
-        let text = BookText { symbol: &symbol, levels, window: WINDOW, venue_ns: 0 };
-        self.books.snapshot(Arrival { leg: self.stream_leg, ..arrival }, message.last, text, out)
-    }
-
-    fn connection(&mut self, arrival: Arrival<'_>, _out: &mut Vec<Event>) {
-        self.books.reconnected(arrival.leg);
-    }
-
-    fn counts_mut(&mut self) -> &mut FeedCounts {
-        &mut self.counts
-    }
-
-    fn counts(&self) -> FeedCounts {
-        self.counts
-    }
-
-    fn look_after(&mut self, leg: LegId, now_ns: u64) {
-        let dead = self.books.dead(leg, now_ns);
-        self.repairs.extend(dead.into_iter().map(|symbol| (leg, symbol)));
-    }
-
-    fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
-        std::mem::take(&mut self.repairs)
-    }
-}
+pub type Feed = CombinedFeed<Spot>;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::raw::{RawFrame, RawKind, RawPayload};
-    use market::Body;
+    use crate::{
+        raw::{RawFrame, RawKind, RawPayload},
+        venue_feed::{Arrival, Undecodable, VenueFeed, listings::Listings},
+    };
+    use market::{Body, Event, LegId, Sequence};
+    use std::sync::Arc;
 
     struct Wire {
         feed: Feed,
@@ -223,7 +73,6 @@ mod tests {
         let dead: Vec<_> = delta.changes.iter().map(|change| change.reserves.is_zero()).collect();
         assert_eq!(dead, [true, true, true, true, false]);
     }
-    use market::Sequence;
 
     #[test]
     fn bad_numbers_refuse_the_message_by_type() {

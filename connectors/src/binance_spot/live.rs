@@ -45,17 +45,42 @@ const STREAM: &str = r#"{"stream":""#;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BinanceSpot;
 
-impl BinanceSpot {
-    fn request(method: &str, symbols: &[&str], id: u64) -> String {
-        let mut text = format!(r#"{{"method":"{method}","params":["#);
-        for (at, symbol) in symbols.iter().enumerate() {
-            let name = symbol.to_ascii_lowercase();
-            let comma = if at == 0 { "" } else { "," };
-            text.push_str(&format!(r#"{comma}"{name}@depth@100ms","{name}@trade""#));
-        }
-        text.push_str(&format!(r#"],"id":{id}}}"#));
-        text
+/// The streams of a symbol.
+const CHANNELS: [&str; 2] = ["depth@100ms", "trade"];
+
+/// A request about so many streams of each symbol.
+pub(crate) fn request(method: &str, channels: [&str; 2], symbols: &[&str], id: u64) -> String {
+    let [book, trades] = channels;
+    let mut text = format!(r#"{{"method":"{method}","params":["#);
+    for (at, symbol) in symbols.iter().enumerate() {
+        let name = symbol.to_ascii_lowercase();
+        let comma = if at == 0 { "" } else { "," };
+        text.push_str(&format!(r#"{comma}"{name}@{book}","{name}@{trades}""#));
     }
+    text.push_str(&format!(r#"],"id":{id}}}"#));
+    text
+}
+
+/// The request for a symbol's depth behind the given path.
+pub(crate) fn depth(path: &str, symbol: &str, weight: u32) -> RestRequest {
+    let query: String = form_urlencoded::Serializer::new(String::new()).append_pair("symbol", symbol).finish();
+    RestRequest { path: format!("{path}?{query}&limit=1000"), weight }
+}
+
+/// What a message of a combined stream means.
+pub(crate) fn answer(text: &str) -> Answer<'_> {
+    if let Some((name, channel)) = text.strip_prefix(STREAM).and_then(|rest| rest.split_once('@')) {
+        return if channel.starts_with("depth") { Answer::Data(name.into()) } else { Answer::Life };
+    }
+    let Ok(aside) = serde_json::from_str::<Aside<'_>>(text) else { return Answer::Life };
+    if aside.event.as_deref() == Some("serverShutdown") {
+        return Answer::Leaving;
+    }
+    let refusal = aside.error.or(aside.code).map(|_| venue_feed::excerpt(text));
+    if aside.id.is_none() && refusal.is_none() {
+        return Answer::Life;
+    }
+    Answer::Reply { request: aside.id, key: None, refusal }
 }
 
 impl Protocol for BinanceSpot {
@@ -72,11 +97,11 @@ impl Protocol for BinanceSpot {
     }
 
     fn subscribe(&self, symbols: &[&str], id: u64) -> String {
-        Self::request("SUBSCRIBE", symbols, id)
+        request("SUBSCRIBE", CHANNELS, symbols, id)
     }
 
     fn unsubscribe(&self, symbol: &str, _handle: Option<&str>, id: u64) -> String {
-        Self::request("UNSUBSCRIBE", &[symbol], id)
+        request("UNSUBSCRIBE", CHANNELS, &[symbol], id)
     }
 
     fn subscribe_beside(&self, _symbols: &[&str], _id: u64) -> Option<String> {
@@ -84,23 +109,11 @@ impl Protocol for BinanceSpot {
     }
 
     fn understand<'a>(&self, text: &'a str) -> Answer<'a> {
-        if let Some((name, channel)) = text.strip_prefix(STREAM).and_then(|rest| rest.split_once('@')) {
-            return if channel.starts_with("depth") { Answer::Data(name.into()) } else { Answer::Life };
-        }
-        let Ok(aside) = serde_json::from_str::<Aside<'_>>(text) else { return Answer::Life };
-        if aside.event.as_deref() == Some("serverShutdown") {
-            return Answer::Leaving;
-        }
-        let refusal = aside.error.or(aside.code).map(|_| venue_feed::excerpt(text));
-        if aside.id.is_none() && refusal.is_none() {
-            return Answer::Life;
-        }
-        Answer::Reply { request: aside.id, key: None, refusal }
+        answer(text)
     }
 
     fn snapshot(&self, symbol: &str) -> Option<RestRequest> {
-        let query: String = form_urlencoded::Serializer::new(String::new()).append_pair("symbol", symbol).finish();
-        Some(RestRequest { path: format!("/api/v3/depth?{query}&limit=1000"), weight: 50 })
+        Some(depth("/api/v3/depth", symbol, 50))
     }
 
     fn listing(&self) -> RestRequest {

@@ -1,4 +1,4 @@
-//! The shapes of Binance spot messages, borrowed from the frame.
+//! The shapes of Binance's messages, spot and futures, borrowed from the frame.
 //!
 //! Never: a number as anything but its token text.
 
@@ -51,6 +51,9 @@ pub(crate) struct Depth<'a> {
     pub(crate) first: u64,
     #[serde(rename = "u")]
     pub(crate) last: u64,
+    /// `u` of the event before, on futures.
+    #[serde(rename = "pu", default)]
+    pub(crate) previous: Option<u64>,
     #[serde(rename = "b", borrow)]
     pub(crate) bids: Vec<(&'a RawValue, &'a RawValue)>,
     #[serde(rename = "a", borrow)]
@@ -62,6 +65,9 @@ pub(crate) struct Depth<'a> {
 pub(crate) struct DepthSnapshot<'a> {
     #[serde(rename = "lastUpdateId")]
     pub(crate) last: u64,
+    /// Time of the reply, Unix milliseconds, on futures.
+    #[serde(rename = "E", default)]
+    pub(crate) event_ms: Option<u64>,
     #[serde(borrow)]
     pub(crate) bids: Vec<(&'a RawValue, &'a RawValue)>,
     #[serde(borrow)]

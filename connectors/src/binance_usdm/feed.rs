@@ -1,39 +1,12 @@
-//! The feed.
+//! The feed: Binance's combined streams in the order of futures.
 //!
-//! Never: -
+//! Never: an order taken from `bookTicker`.
 
-use crate::venue_feed::{Arrival, FeedCounts, Undecodable, VenueFeed, listings::Listings};
-use market::{Event, Venue};
-use std::sync::Arc;
+use super::book::Usdm;
+use crate::binance_spot::combined::CombinedFeed;
 
-/// The decoder.
-#[derive(Debug)]
-pub struct Feed {
-    counts: FeedCounts,
-}
+/// The decoder of Binance USD-M futures.
+pub type Feed = CombinedFeed<Usdm>;
 
-impl Feed {
-    /// A feed that lists its instruments there.
-    #[must_use]
-    pub fn new(_listings: Arc<Listings>) -> Self {
-        Self { counts: FeedCounts::default() }
-    }
-}
-
-impl VenueFeed for Feed {
-    fn venue(&self) -> Venue {
-        Venue::BinanceUsdm
-    }
-
-    fn message(&mut self, _arrival: Arrival<'_>, _text: &str, _out: &mut Vec<Event>) -> Result<(), Undecodable> {
-        Ok(())
-    }
-
-    fn counts_mut(&mut self) -> &mut FeedCounts {
-        &mut self.counts
-    }
-
-    fn counts(&self) -> FeedCounts {
-        self.counts
-    }
-}
+#[cfg(test)]
+mod tests;

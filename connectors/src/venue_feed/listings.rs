@@ -143,8 +143,13 @@ pub(crate) fn joined(symbol: &str) -> Option<super::Assets<'_>> {
     if symbol.contains('/') {
         return None;
     }
+    joined_by(symbol, &QUOTE_ASSETS)
+}
+
+/// Splits `BASEQUOTE` by the longest of these quote assets.
+pub(crate) fn joined_by<'a>(symbol: &'a str, quotes: &[&'static str]) -> Option<super::Assets<'a>> {
     let of = |quote: &'static str| symbol.strip_suffix(quote).map(|base| (base, quote));
-    let splits = QUOTE_ASSETS.iter().filter_map(|quote| of(quote)).filter(|(base, _)| !base.is_empty());
+    let splits = quotes.iter().filter_map(|quote| of(quote)).filter(|(base, _)| !base.is_empty());
     splits.max_by_key(|(_, quote)| quote.len()).map(|(base, quote)| (base.into(), quote.into()))
 }
 

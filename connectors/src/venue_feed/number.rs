@@ -12,6 +12,11 @@ pub(crate) fn token(raw: &RawValue) -> &str {
     text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text)
 }
 
+/// Whether a text is a number, and that zero, in whatever spelling.
+pub(crate) fn is_zero(text: &str) -> bool {
+    Decimal::parse(text).is_ok_and(|value| value.is_zero())
+}
+
 /// One level as the venue wrote it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LevelText<'a> {

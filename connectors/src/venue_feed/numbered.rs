@@ -3,6 +3,9 @@
 //!
 //! Never: a decision about order; a book.
 
+#[cfg(test)]
+pub(crate) mod wire;
+
 use super::{
     Arrival, Undecodable,
     number::{LevelText, Steps, Subject},

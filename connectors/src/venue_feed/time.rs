@@ -27,6 +27,11 @@ pub(crate) fn from_us(venue: Venue, us: u64) -> Result<u64, Undecodable> {
     plausible(ns).ok_or_else(implausible)
 }
 
+/// A field documented as Unix nanoseconds.
+pub(crate) fn from_ns(venue: Venue, ns: u64) -> Result<u64, Undecodable> {
+    plausible(ns).ok_or_else(|| Undecodable::Time { venue, text: ns.to_string().into() })
+}
+
 /// A field documented as Unix seconds with decimals, as text, in nanoseconds; digits beyond nanoseconds are cut.
 pub(crate) fn from_seconds(venue: Venue, text: &str) -> Result<u64, Undecodable> {
     let implausible = || Undecodable::Time { venue, text: excerpt(text) };
@@ -76,6 +81,8 @@ mod tests {
             assert!(from_seconds(venue, text).is_err(), "{text}");
         }
         assert!(from_us(venue, 1_618_677_372_122).is_err() && from_us(venue, u64::MAX).is_err());
+        assert_eq!(from_ns(venue, 1_618_677_372_122_345_678).unwrap(), 1_618_677_372_122_345_678);
+        assert!(from_ns(venue, 1_618_677_372_122_345).is_err() && from_ns(venue, u64::MAX).is_err());
         for seconds_or_micros in [0, 1_618_677_372, 1_618_677_372_122_000] {
             assert!(from_ms(venue, seconds_or_micros).is_err());
         }
