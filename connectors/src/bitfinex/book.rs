@@ -22,11 +22,8 @@ pub(super) fn is_list(payload: &str) -> bool {
 
 /// The levels of a whole book or of one row, in the venue's order.
 pub(super) fn levels(payload: &str) -> Result<Vec<LevelText<'_>>, Undecodable> {
-    let rows: Vec<Row<'_>> = if is_list(payload) {
-        venue_feed::json(VENUE, payload)?
-    } else {
-        vec![venue_feed::json(VENUE, payload)?]
-    };
+    let rows: Vec<Row<'_>> =
+        if is_list(payload) { venue_feed::json(VENUE, payload)? } else { vec![venue_feed::json(VENUE, payload)?] };
     rows.iter().map(level).collect()
 }
 
@@ -109,7 +106,9 @@ mod tests {
         assert_eq!(read(" [ 5 , 0 , -1 , 9 ]").unwrap(), [(Side::Ask, "5".to_owned(), "0".to_owned())]);
         assert_eq!(read("[5,2,-0.1]").unwrap(), [(Side::Ask, "5".to_owned(), "0.1".to_owned())]);
         assert_eq!(read("[[1,1,1]]").unwrap().len(), 1);
-        for bad in ["[1,1]", "[1,-1,1]", "[1,1.5,1]", "[1,1,0]", "[1,1,-0.0]", "[1,0,0]", "[[1,1,1],2]", "[1,null,1]", "5"] {
+        for bad in
+            ["[1,1]", "[1,-1,1]", "[1,1.5,1]", "[1,1,0]", "[1,1,-0.0]", "[1,0,0]", "[[1,1,1],2]", "[1,null,1]", "5"]
+        {
             assert!(read(bad).is_err(), "{bad}");
         }
     }

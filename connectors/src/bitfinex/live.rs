@@ -77,8 +77,7 @@ impl Protocol for Bitfinex {
 
     fn subscribe(&self, symbols: &[&str], _id: u64) -> String {
         let symbol = symbols.first().copied().unwrap_or_default();
-        let book =
-            json!({ "event": "subscribe", "channel": "book", "symbol": symbol, "prec": "P0", "freq": "F0", "len": LEVELS });
+        let book = json!({ "event": "subscribe", "channel": "book", "symbol": symbol, "prec": "P0", "freq": "F0", "len": LEVELS });
         book.to_string()
     }
 

@@ -3,7 +3,10 @@
 //! Never: a level whose side is guessed.
 
 use super::message::{BookEvent, Change, Frame, Level, Row};
-use crate::venue_feed::{self, Undecodable, excerpt, number::{LevelText, token}};
+use crate::venue_feed::{
+    self, Undecodable, excerpt,
+    number::{LevelText, token},
+};
 use market::{Side, Venue};
 use serde_json::value::RawValue;
 use std::borrow::Cow;

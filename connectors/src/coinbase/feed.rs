@@ -38,12 +38,7 @@ impl Feed {
     }
 
     /// Rules 1 to 3.
-    fn exchange(
-        &mut self,
-        arrival: Arrival<'_>,
-        frame: &Frame<'_>,
-        out: &mut Vec<Event>,
-    ) -> Result<(), Undecodable> {
+    fn exchange(&mut self, arrival: Arrival<'_>, frame: &Frame<'_>, out: &mut Vec<Event>) -> Result<(), Undecodable> {
         let (symbol, snapshot) = (&*frame.product_id, frame.kind == "snapshot");
         let levels = match &*frame.kind {
             "snapshot" => whole(frame),
@@ -109,12 +104,7 @@ impl Feed {
     }
 
     /// Rule 4.
-    fn advanced(
-        &mut self,
-        arrival: Arrival<'_>,
-        frame: &Frame<'_>,
-        out: &mut Vec<Event>,
-    ) -> Result<(), Undecodable> {
+    fn advanced(&mut self, arrival: Arrival<'_>, frame: &Frame<'_>, out: &mut Vec<Event>) -> Result<(), Undecodable> {
         match frame.sequence_num.map(|number| self.sequenced.step(arrival.leg, number)) {
             None | Some(Step::Next) => {}
             Some(Step::Missing(missing)) => {
@@ -136,12 +126,7 @@ impl Feed {
         }
     }
 
-    fn books_of(
-        &mut self,
-        arrival: Arrival<'_>,
-        frame: &Frame<'_>,
-        out: &mut Vec<Event>,
-    ) -> Result<(), Undecodable> {
+    fn books_of(&mut self, arrival: Arrival<'_>, frame: &Frame<'_>, out: &mut Vec<Event>) -> Result<(), Undecodable> {
         let events = required(frame.events, "events").and_then(|events| json::<Vec<BookEvent<'_>>>(events.get()));
         let events = match events {
             Ok(events) => events,
@@ -159,12 +144,7 @@ impl Feed {
         all
     }
 
-    fn trades_of(
-        &mut self,
-        arrival: Arrival<'_>,
-        frame: &Frame<'_>,
-        out: &mut Vec<Event>,
-    ) -> Result<(), Undecodable> {
+    fn trades_of(&mut self, arrival: Arrival<'_>, frame: &Frame<'_>, out: &mut Vec<Event>) -> Result<(), Undecodable> {
         let events: Vec<TradesEvent<'_>> = json(required(frame.events, "events")?.get())?;
         let newest_last = |event: &TradesEvent<'_>| event.kind != "snapshot";
         let mut trades: Vec<&Trade<'_>> = Vec::new();
@@ -218,11 +198,7 @@ impl VenueFeed for Feed {
 
     fn message(&mut self, arrival: Arrival<'_>, text: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
         let frame: Frame<'_> = json(text)?;
-        if frame.channel.is_empty() {
-            self.exchange(arrival, &frame, out)
-        } else {
-            self.advanced(arrival, &frame, out)
-        }
+        if frame.channel.is_empty() { self.exchange(arrival, &frame, out) } else { self.advanced(arrival, &frame, out) }
     }
 
     /// The leg's books are those of no connection, and its numbers begin anew.

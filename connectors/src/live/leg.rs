@@ -10,10 +10,7 @@ mod answers;
 mod overdue;
 mod subscription;
 
-use super::{
-    backoff::Backoff,
-    protocol::Protocol,
-};
+use super::{backoff::Backoff, protocol::Protocol};
 use foldhash::HashMap;
 use std::collections::VecDeque;
 use subscription::{Purpose, Request, Stage, Subscription};

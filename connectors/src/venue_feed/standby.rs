@@ -300,7 +300,9 @@ impl Standby {
 
     /// Asks for a subscription anew to one instrument on one leg, if it is one that is known.
     pub(crate) fn repair(&mut self, leg: LegId, symbol: &str) {
-        if self.streams.get(symbol).is_some() && !self.repairs.iter().any(|(wanted, known)| *wanted == leg && **known == *symbol) {
+        if self.streams.get(symbol).is_some()
+            && !self.repairs.iter().any(|(wanted, known)| *wanted == leg && **known == *symbol)
+        {
             self.repairs.push((leg, symbol.into()));
         }
     }

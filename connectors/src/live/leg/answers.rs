@@ -10,10 +10,10 @@ use std::borrow::Cow;
 
 /// Handles that are remembered since their data came before the venue named their instrument; it names it within a
 /// message or two, so the oldest gives way.
-const EARLY_MAX: usize = 64;
+pub(super) const EARLY_MAX: usize = 64;
 
 /// What a refusal says where the venue itself gave no reason.
-const UNNAMED_REFUSAL: &str = "not among the subscriptions that the venue names";
+pub(super) const UNNAMED_REFUSAL: &str = "not among the subscriptions that the venue names";
 
 impl Leg {
     /// A message came.
