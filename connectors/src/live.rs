@@ -17,6 +17,7 @@
 
 pub mod address;
 pub mod backoff;
+pub mod dialect;
 pub mod leg;
 pub mod numbers;
 pub mod protocol;
@@ -27,11 +28,12 @@ pub mod socket;
 
 use crate::raw::RawFrame;
 use address::AddressError;
+use dialect::Dialect;
 use foldhash::HashMap;
 use leg::Leg;
 use market::Venue;
 use numbers::{VenueNumbers, count};
-use protocol::{Protocol, SymbolAssets, protocol};
+use protocol::{Protocol, SymbolAssets, protocol, spoken};
 use queue::FrameQueue;
 use rest::{Rest, RestError};
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
@@ -61,6 +63,8 @@ const FAR: Duration = Duration::from_secs(3_600);
 pub struct LiveVenue {
     /// The venue; each at most once.
     pub venue: Venue,
+    /// Which of its protocols; its first if not told.
+    pub dialect: Option<Dialect>,
     /// Instruments in its own spelling.
     pub instruments: Vec<Box<str>>,
     /// Connections that carry all of them; 1 to [`LEGS_MAX`].
@@ -117,6 +121,14 @@ pub enum LiveError {
     CapturesOnly {
         /// Which.
         venue: Venue,
+    },
+    /// A protocol that the venue does not speak.
+    #[error("{venue} has no protocol {dialect} to choose, but {}", dialect::names(dialect::dialects(*.venue)))]
+    Unspoken {
+        /// Of which venue.
+        venue: Venue,
+        /// Which.
+        dialect: Dialect,
     },
     /// A venue is named twice.
     #[error("{venue} is named twice")]
@@ -196,7 +208,9 @@ impl Link {
         let weights = requests.iter().map(|request| request.weight).collect();
         let legs = LEG_NAMES.iter().take(venue.legs).enumerate().map(|(index, name)| LegLink {
             conn: format!("{}/{name}", venue.venue).into(),
-            machine: Mutex::new(Leg::new(protocol, &symbols, index, now_ns).with_held_max(held_ms_max)),
+            machine: Mutex::new(
+                Leg::new(protocol, &symbols, index, now_ns).with_held_max(held_ms_max).among(venue.legs),
+            ),
             wake: Notify::new(),
         });
         Self {
@@ -222,22 +236,27 @@ impl LiveVenue {
     /// Its protocol.
     ///
     /// # Errors
-    /// [`LiveError::CapturesOnly`].
+    /// [`LiveError::CapturesOnly`], [`LiveError::Unspoken`].
     pub fn protocol(&self) -> Result<&'static dyn Protocol, LiveError> {
-        protocol(self.venue).ok_or(LiveError::CapturesOnly { venue: self.venue })
+        let venue = self.venue;
+        match (spoken(venue, self.dialect), self.dialect) {
+            (Some(protocol), _) => Ok(protocol),
+            (None, Some(dialect)) if protocol(venue).is_some() => Err(LiveError::Unspoken { venue, dialect }),
+            (None, _) => Err(LiveError::CapturesOnly { venue }),
+        }
     }
 
     /// Where its WebSocket is; nowhere if it cannot be connected to.
     #[must_use]
     pub fn socket_url(&self) -> &str {
-        let own = || protocol(self.venue).map_or("", |protocol| protocol.terms().socket_url);
+        let own = || self.protocol().map_or("", |protocol| protocol.terms().socket_url);
         self.socket_url.as_deref().unwrap_or_else(own)
     }
 
     /// Where its REST is; nowhere if it cannot be connected to.
     #[must_use]
     pub fn rest_url(&self) -> &str {
-        let own = || protocol(self.venue).map_or("", |protocol| protocol.terms().rest_url);
+        let own = || self.protocol().map_or("", |protocol| protocol.terms().rest_url);
         self.rest_url.as_deref().unwrap_or_else(own)
     }
 
@@ -262,7 +281,7 @@ impl LiveVenue {
     /// # Errors
     /// [`RestError`].
     pub async fn assets(&self, within: Duration) -> Result<Vec<SymbolAssets>, RestError> {
-        let Some(protocol) = protocol(self.venue) else { return Ok(Vec::new()) };
+        let Ok(protocol) = self.protocol() else { return Ok(Vec::new()) };
         let rest = Rest::new(self.rest_url(), tls()?);
         let path = protocol.listing().path;
         let reply = tokio::time::timeout(within, rest.get(&path, rest::LISTING_BYTES_MAX)).await;

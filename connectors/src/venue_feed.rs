@@ -7,6 +7,7 @@ pub mod listings;
 pub mod number;
 pub(crate) mod numbered;
 pub(crate) mod pulse;
+pub(crate) mod sequenced;
 pub(crate) mod standby;
 pub(crate) mod streams;
 pub(crate) mod text_book;
@@ -137,6 +138,8 @@ pub struct FeedCounts {
     pub switches: u64,
     /// Messages missing on a connection, by the venue's own count of them.
     pub missing: u64,
+    /// Messages whose place on their connection was passed, by the same count: they came twice, or too late.
+    pub passed: u64,
     /// Levels that were older than what is known of them, where the venue sends out of order.
     pub suppressed: u64,
 }
@@ -151,6 +154,7 @@ impl std::ops::AddAssign for FeedCounts {
         self.checks_put_aside += other.checks_put_aside;
         self.switches += other.switches;
         self.missing += other.missing;
+        self.passed += other.passed;
         self.suppressed += other.suppressed;
     }
 }

@@ -37,6 +37,7 @@ fn unix_ns() -> u64 {
 fn live_venue(venue: Venue, instruments: &[&str], legs: usize, socket_url: String, rest_url: String) -> LiveVenue {
     LiveVenue {
         venue,
+        dialect: None,
         instruments: instruments.iter().map(|symbol| (*symbol).into()).collect(),
         legs,
         socket_url: Some(socket_url),

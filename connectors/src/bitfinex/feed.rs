@@ -1,32 +1,286 @@
-//! The feed.
+//! The feed: channels by their connection's ids, its numbers, books with their checksums, trades, the venue's state.
 //!
-//! Never: -
+//! Never: a message whose place on its connection was passed; one lost since its channel had no name yet.
 
-use crate::venue_feed::{Arrival, FeedCounts, Undecodable, VenueFeed, listings::Listings};
-use market::{Event, Venue};
+mod channels;
+mod trades;
+
+use super::{
+    book::{checksum, is_list, levels, wrong},
+    message::{Head, MAINTENANCE, RESUMES, Said},
+};
+use crate::venue_feed::{
+    self, Arrival, FeedCounts, Undecodable, VenueFeed,
+    listings::Listings,
+    numbered::BookText,
+    sequenced::{Sequenced, Step},
+    standby::Standby,
+};
+use channels::{Channel, Channels, Early, Kind};
+use market::{Body, Event, LegId, Venue, Window, guard::BreakReason};
 use std::sync::Arc;
+use trades::Executed;
 
-/// The decoder.
+const VENUE: Venue = Venue::Bitfinex;
+
+/// Levels a side that are kept: twice those of the longest book that is subscribed to. The venue deletes what leaves its
+/// window, perhaps after what enters it, so to cut exactly there would lose a level; this only bounds what is kept.
+const WINDOW: Window = Window::Best(500);
+
+/// The parts of an array: the channel, what it says, up to two more.
+type Array<'a> = Head<'a, 4>;
+
+/// The decoder of Bitfinex v2.
 #[derive(Debug)]
 pub struct Feed {
+    books: Standby,
+    sequenced: Sequenced,
+    channels: Channels,
+    executed: Executed,
+    /// Legs on which the venue said that its market stands still.
+    halted: Vec<LegId>,
     counts: FeedCounts,
 }
 
 impl Feed {
     /// A feed that lists its instruments there.
     #[must_use]
-    pub fn new(_listings: Arc<Listings>) -> Self {
-        Self { counts: FeedCounts::default() }
+    pub fn new(listings: Arc<Listings>) -> Self {
+        Self {
+            books: Standby::new(VENUE, listings),
+            sequenced: Sequenced::default(),
+            channels: Channels::default(),
+            executed: Executed::default(),
+            halted: Vec::new(),
+            counts: FeedCounts::default(),
+        }
     }
+
+    fn event(&mut self, arrival: Arrival<'_>, said: &Said<'_>, out: &mut Vec<Event>) -> Result<(), Undecodable> {
+        match &*said.event {
+            "subscribed" => self.subscribed(arrival, said, out),
+            "unsubscribed" => {
+                if let Some(channel) = self.channels.remove(arrival.leg, id(said)?)
+                    && channel.kind == Kind::Book
+                {
+                    self.books.lose(arrival, &channel.symbol, BreakReason::Unsubscribed, out);
+                }
+                Ok(())
+            }
+            "info" => {
+                match (said.code, said.platform.map(|platform| platform.status)) {
+                    (Some(MAINTENANCE), _) | (None, Some(0)) => self.halt(arrival, true, out),
+                    (Some(RESUMES), _) | (None, Some(1)) => self.halt(arrival, false, out),
+                    _ => self.counts.ignored += 1,
+                }
+                Ok(())
+            }
+            _ => {
+                self.counts.ignored += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Rule 1; what the channel said before is made good.
+    fn subscribed(&mut self, arrival: Arrival<'_>, said: &Said<'_>, out: &mut Vec<Event>) -> Result<(), Undecodable> {
+        let (leg, id) = (arrival.leg, id(said)?);
+        let kind = match &*said.channel {
+            "book" => Kind::Book,
+            "trades" => Kind::Trades,
+            _ => Kind::Other,
+        };
+        let channel = Channel { kind, symbol: (*said.symbol).into() };
+        let early = self.channels.name(leg, id, channel).ok_or_else(|| wrong("chanId", "one channel too many"))?;
+        let mut all = Ok(());
+        for Early { position, frame, .. } in &early {
+            if let crate::raw::RawPayload::Text(text) = &frame.raw {
+                let array = json(text).and_then(|array| {
+                    let arrival = Arrival { frame, position: *position, leg };
+                    self.said(arrival, id, &array, out)
+                });
+                all = all.and(array);
+            }
+        }
+        all
+    }
+
+    fn halt(&mut self, arrival: Arrival<'_>, halted: bool, out: &mut Vec<Event>) {
+        let leg = arrival.leg;
+        if self.halted.contains(&leg) == halted {
+            return;
+        }
+        let body = if halted {
+            self.halted.push(leg);
+            Body::Halted
+        } else {
+            self.halted.retain(|known| *known != leg);
+            Body::Resumed
+        };
+        out.push(Event::of_leg(0, leg, arrival.frame.ts_ns, body));
+    }
+
+    /// Rule 2.
+    fn array(&mut self, arrival: Arrival<'_>, array: &Array<'_>, out: &mut Vec<Event>) -> Result<(), Undecodable> {
+        let channel = array.text(0).unwrap_or_default();
+        let id: u64 = channel.parse().map_err(|_| wrong("chanId", channel))?;
+        let payload = array.text(1).ok_or_else(|| wrong("payload", ""))?;
+        // A word takes its data behind it, but for the heartbeat, which has none.
+        let at = if payload.starts_with('"') && payload != HEARTBEAT { 3 } else { 2 };
+        let number = array.text(at).map(|text| text.parse().map_err(|_| wrong("sequence", text))).transpose()?;
+        match number.map(|number: u64| self.sequenced.step(arrival.leg, number)) {
+            None | Some(Step::Next) => {}
+            Some(Step::Missing(missing)) => {
+                self.counts.missing = self.counts.missing.saturating_add(missing);
+                self.anew(arrival, out);
+            }
+            Some(Step::Passed) => {
+                self.counts.passed += 1;
+                return Ok(());
+            }
+        }
+        if payload == HEARTBEAT {
+            self.counts.ignored += 1;
+            return Ok(());
+        }
+        self.said(arrival, id, array, out)
+    }
+
+    /// What a channel says, if it is known; else it is kept until it is.
+    fn said(
+        &mut self,
+        arrival: Arrival<'_>,
+        id: u64,
+        array: &Array<'_>,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Undecodable> {
+        let Some(channel) = self.channels.get(arrival.leg, id) else {
+            if !self.channels.keep(arrival, id) {
+                // Nobody knows any more what of it is missing.
+                self.anew(arrival, out);
+            }
+            return Ok(());
+        };
+        let symbol = Arc::clone(&channel.symbol);
+        let payload = array.text(1).unwrap_or_default();
+        match (channel.kind, payload.starts_with('"')) {
+            (Kind::Book, false) => self.book(arrival, &symbol, payload, out),
+            (Kind::Book, true) if payload == r#""cs""# => {
+                let text = array.text(2).unwrap_or_default();
+                let right: i32 = text.parse().map_err(|_| wrong("checksum", text))?;
+                self.books.verify(arrival, &symbol, |book| checksum(book) == right, out);
+                Ok(())
+            }
+            (Kind::Trades, word) => {
+                let (word, trades) = if word { (payload, array.text(2)) } else { ("", Some(payload)) };
+                let trades = trades.ok_or_else(|| wrong("trade", ""))?;
+                self.trades(arrival, &symbol, (word, trades), out)
+            }
+            (Kind::Book | Kind::Other, _) => {
+                self.counts.ignored += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn book(
+        &mut self,
+        arrival: Arrival<'_>,
+        symbol: &str,
+        payload: &str,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Undecodable> {
+        let levels = match levels(payload) {
+            Ok(levels) => levels,
+            Err(error) => {
+                self.books.fail(arrival, symbol, BreakReason::Undecodable, out);
+                return Err(error);
+            }
+        };
+        let text = BookText { symbol, levels: levels.iter().copied(), window: WINDOW, venue_ns: 0 };
+        if is_list(payload) {
+            self.books.snapshot(arrival, text, |_| None, out)
+        } else {
+            self.books.update(arrival, text, |_| None, out)
+        }
+    }
+
+    fn trades(
+        &mut self,
+        arrival: Arrival<'_>,
+        symbol: &str,
+        (word, payload): (&str, &str),
+        out: &mut Vec<Event>,
+    ) -> Result<(), Undecodable> {
+        let rows = match word {
+            "" | r#""te""# | r#""tu""# => trades::rows(payload)?,
+            _ => {
+                self.counts.ignored += 1;
+                return Ok(());
+            }
+        };
+        let mut all = Ok(());
+        for (at, row) in rows.iter().enumerate() {
+            all = all.and(self.trade(arrival, symbol, (at, word, row), out));
+        }
+        all
+    }
+
+    fn trade(
+        &mut self,
+        arrival: Arrival<'_>,
+        symbol: &str,
+        (at, word, row): (usize, &str, &trades::Row<'_>),
+        out: &mut Vec<Event>,
+    ) -> Result<(), Undecodable> {
+        let trade = trades::text(row, at)?;
+        if self.executed.is_again(arrival.leg, word, trade.id) {
+            self.counts.ignored += 1;
+            return Ok(());
+        }
+        let stream = self.books.stream(symbol, arrival, out)?;
+        let subject = venue_feed::number::Subject { venue: VENUE, symbol };
+        out.push(trade.event(subject, stream.symbol, stream.steps, arrival)?);
+        Ok(())
+    }
+
+    /// No book of the leg can be trusted any more; only another connection heals that.
+    fn anew(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) {
+        self.books.lose_all(arrival, BreakReason::Missing, out);
+        self.sequenced.reconnect(arrival.leg);
+    }
+}
+
+const HEARTBEAT: &str = r#""hb""#;
+
+fn id(said: &Said<'_>) -> Result<u64, Undecodable> {
+    let text = said.chan_id.map_or("", |raw| raw.get());
+    text.parse().map_err(|_| wrong("chanId", text))
+}
+
+fn json<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Result<T, Undecodable> {
+    venue_feed::json(VENUE, text)
 }
 
 impl VenueFeed for Feed {
     fn venue(&self) -> Venue {
-        Venue::Bitfinex
+        VENUE
     }
 
-    fn message(&mut self, _arrival: Arrival<'_>, _text: &str, _out: &mut Vec<Event>) -> Result<(), Undecodable> {
-        Ok(())
+    fn message(&mut self, arrival: Arrival<'_>, text: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
+        if text.trim_start().starts_with('[') {
+            self.array(arrival, &json(text)?, out)
+        } else {
+            self.event(arrival, &json(text)?, out)
+        }
+    }
+
+    /// The leg's books, channels and numbers are those of no connection.
+    fn connection(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) {
+        self.books.lose_all(arrival, BreakReason::Unsubscribed, out);
+        self.sequenced.begin(arrival.leg);
+        self.channels.begin(arrival.leg);
+        self.halted.retain(|leg| *leg != arrival.leg);
     }
 
     fn counts_mut(&mut self) -> &mut FeedCounts {
@@ -34,6 +288,27 @@ impl VenueFeed for Feed {
     }
 
     fn counts(&self) -> FeedCounts {
-        self.counts
+        let mut counts = self.counts;
+        counts += self.books.counts;
+        counts
+    }
+
+    fn active(&self, symbol: &str) -> Option<LegId> {
+        self.books.active(symbol)
+    }
+
+    fn look_after(&mut self, leg: LegId, now_ns: u64) {
+        self.books.look_after(leg, now_ns);
+    }
+
+    fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
+        self.books.repairs()
+    }
+
+    fn reconnects(&mut self) -> Vec<LegId> {
+        self.sequenced.reconnects()
     }
 }
+
+#[cfg(test)]
+mod tests;

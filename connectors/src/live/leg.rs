@@ -6,13 +6,11 @@
 //!
 //! Never: I/O, a clock (`now_ns` is passed in, of any clock that does not go back), chance (64 random bits are passed in).
 
+mod answers;
 mod overdue;
 mod subscription;
 
-use super::{
-    backoff::Backoff,
-    protocol::{Answer, Protocol},
-};
+use super::{backoff::Backoff, protocol::Protocol};
 use foldhash::HashMap;
 use std::collections::VecDeque;
 use subscription::{Purpose, Request, Stage, Subscription};
@@ -40,6 +38,9 @@ pub const QUIET_MS: u64 = 1_000;
 
 /// Longest wait that a server may ask for before the next connection, in milliseconds.
 pub const ASKED_WAIT_MS_MAX: u64 = 300_000;
+
+/// What the venues' numbers of connections are for, in milliseconds.
+const MINUTE_MS: u64 = 60_000;
 
 /// No time at all.
 const NEVER: u64 = u64::MAX;
@@ -131,18 +132,24 @@ pub struct Leg {
     /// Which of the venue's legs.
     index: u64,
     held_max_ms: u64,
+    /// Least time between two of its connections, in milliseconds.
+    spacing_ms: u64,
+    /// When the last connection was begun.
+    connected_ns: Option<u64>,
     /// Snapshots come by REST.
     by_rest: bool,
     subscriptions: Vec<Subscription>,
     by_key: HashMap<Box<str>, usize>,
     /// The connection's own names of instruments.
     by_handle: HashMap<Box<str>, usize>,
+    /// Names in data that no instrument has yet; the oldest first.
+    early: VecDeque<Box<str>>,
     link: Link,
     backoff: Backoff,
     next_id: u64,
     outbox: VecDeque<Request>,
     next_send_ns: u64,
-    /// Sent and not wholly answered.
+    /// Sent and not wholly answered, in the order of their sending.
     asked: Vec<Request>,
     /// Actions that wait to be taken.
     due: VecDeque<Action>,
@@ -160,9 +167,12 @@ impl Leg {
             protocol,
             index,
             held_max_ms: HELD_MS_MAX,
+            spacing_ms: 0,
+            connected_ns: None,
             by_rest: symbols.first().is_some_and(|symbol| protocol.snapshot(symbol).is_some()),
             by_key: keys.collect(),
             by_handle: HashMap::default(),
+            early: VecDeque::new(),
             subscriptions: symbols.iter().map(|symbol| Subscription::new(symbol)).collect(),
             link: Link::Down { retry_at_ns: now_ns.saturating_add(ms(STAGGER_MS.saturating_mul(index))) },
             backoff: Backoff::default(),
@@ -179,6 +189,15 @@ impl Leg {
     #[must_use]
     pub fn with_held_max(mut self, held_max_ms: u64) -> Self {
         self.held_max_ms = held_max_ms;
+        self
+    }
+
+    /// The same as one of so many legs, which share the connections that the venue allows within a minute.
+    #[must_use]
+    pub fn among(mut self, legs: usize) -> Self {
+        let legs = u64::try_from(legs).unwrap_or(u64::MAX);
+        let allowed = self.protocol.connections_per_minute();
+        self.spacing_ms = allowed.map_or(0, |allowed| MINUTE_MS.saturating_mul(legs).div_ceil(allowed.max(1)));
         self
     }
 
@@ -206,6 +225,7 @@ impl Leg {
         match self.link {
             Link::Down { retry_at_ns } if now_ns >= retry_at_ns => {
                 self.link = Link::Connecting { since_ns: now_ns };
+                self.connected_ns = Some(now_ns);
                 Some(Action::Connect)
             }
             Link::Connecting { since_ns } if now_ns >= since_ns.saturating_add(ms(CONNECT_MS_MAX)) => {
@@ -255,13 +275,13 @@ impl Leg {
             pinged_ns: now_ns,
             missing: false,
         });
+        self.next_send_ns = now_ns;
         self.greet();
         let all: Vec<usize> = (0..self.subscriptions.len()).collect();
         for batch in all.chunks(terms.batch.max(1)) {
             self.ask(Purpose::Subscribe, batch);
             self.ask(Purpose::Beside, batch);
         }
-        self.next_send_ns = now_ns;
         self.scan_at_ns = now_ns.saturating_add(ms(terms.silence_ms));
         if terms.ping_ms > 0 {
             self.look_at(now_ns.saturating_add(ms(terms.ping_ms)));
@@ -272,6 +292,7 @@ impl Leg {
         for text in self.protocol.greeting(self.next_id) {
             self.next_id += 1;
             self.due.push_back(Action::Send(text));
+            self.next_send_ns = self.next_send_ns.saturating_add(ms(self.protocol.terms().pace_ms));
         }
     }
 
@@ -293,7 +314,8 @@ impl Leg {
         }
         let drawn_ms = self.backoff.next_ms(random);
         let wait_ms = asked_wait_ms.map_or(drawn_ms, |asked_ms| asked_ms.min(ASKED_WAIT_MS_MAX).max(drawn_ms));
-        self.link = Link::Down { retry_at_ns: now_ns.saturating_add(ms(wait_ms)) };
+        let spaced_ns = self.connected_ns.map_or(0, |last_ns| last_ns.saturating_add(ms(self.spacing_ms)));
+        self.link = Link::Down { retry_at_ns: now_ns.saturating_add(ms(wait_ms)).max(spaced_ns) };
         self.clear();
     }
 
@@ -303,6 +325,7 @@ impl Leg {
         self.asked.clear();
         self.due.clear();
         self.by_handle.clear();
+        self.early.clear();
         self.scan_at_ns = NEVER;
         self.subscriptions.iter_mut().for_each(Subscription::forget);
     }
@@ -311,42 +334,6 @@ impl Leg {
     pub fn heard(&mut self, now_ns: u64) {
         if let Link::Open(open) = &mut self.link {
             open.heard_ns = now_ns;
-        }
-    }
-
-    /// A message came.
-    pub fn message(&mut self, now_ns: u64, text: &str) {
-        self.heard(now_ns);
-        let Link::Open(open) = &mut self.link else { return };
-        match self.protocol.understand(text) {
-            Answer::Life => {}
-            Answer::Leaving => {
-                let spread_ns = ms(LEAVE_SPREAD_MS.saturating_mul(self.index));
-                open.leave_at_ns = open.leave_at_ns.min(now_ns.saturating_add(spread_ns));
-                let leave_at_ns = open.leave_at_ns;
-                self.look_at(leave_at_ns);
-            }
-            Answer::Data(key) => {
-                open.proven = true;
-                if let Some(at) = self.named(&key) {
-                    self.flows(at);
-                }
-            }
-            Answer::Subscribed { key, handle } => {
-                if let Some(at) = self.by_key.get(&*key).copied() {
-                    self.by_handle.insert(handle.into(), at);
-                    self.replied(now_ns, None, Some(&key), None);
-                }
-            }
-            Answer::Unsubscribed(handle) => {
-                if let Some(at) = self.by_handle.remove(&*handle) {
-                    self.ended_subscription(now_ns, at);
-                }
-            }
-            Answer::Respond(text) => self.due.push_back(Action::Send(text)),
-            Answer::Reply { request, key, refusal } => {
-                self.replied(now_ns, request, key.as_deref(), refusal.as_deref());
-            }
         }
     }
 
@@ -421,84 +408,14 @@ impl Leg {
         }
     }
 
-    /// Data of an instrument came.
-    fn flows(&mut self, at: usize) {
-        let Some(subscription) = self.subscriptions.get_mut(at) else { return };
-        if matches!(subscription.stage, Stage::Asked | Stage::Acknowledged { .. }) {
-            self.verified(at);
-        }
-    }
-
-    fn verified(&mut self, at: usize) {
-        self.stage(at, Stage::Verified);
-        if self.by_rest {
-            self.due.push_back(Action::Carried(at));
-        }
-    }
-
-    /// The instrument of a key, or of a handle of this connection.
-    fn named(&self, name: &str) -> Option<usize> {
-        self.by_key.get(name).or_else(|| self.by_handle.get(name)).copied()
-    }
-
-    /// A subscription was ended, as a handle says; a request that asked for it is answered with that.
-    fn ended_subscription(&mut self, now_ns: u64, at: usize) {
-        let asked = |request: &Request| request.purpose == Purpose::Unsubscribe && request.symbols.contains(&at);
-        if let Some(found) = self.asked.iter().position(asked) {
-            self.asked.swap_remove(found);
-        }
-        self.answered(now_ns, Purpose::Unsubscribe, at, None);
-    }
-
-    fn handle(&self, at: usize) -> Option<&str> {
-        self.by_handle.iter().find(|(_, known)| **known == at).map(|(handle, _)| &**handle)
-    }
-
-    fn replied(&mut self, now_ns: u64, id: Option<u64>, key: Option<&str>, refusal: Option<&str>) {
-        let named = key.and_then(|key| self.by_key.get(key).copied());
-        let found = self.asked.iter().position(|request| match (id, named) {
-            (Some(id), _) => request.id == id,
-            (None, Some(named)) => request.symbols.contains(&named),
-            (None, None) => false,
-        });
-        let Some(found) = found else { return };
-        let Some(request) = self.asked.get_mut(found) else { return };
-        let answered = match named {
-            Some(named) => request.symbols.extract_if(.., |at| *at == named).collect(),
-            None => std::mem::take(&mut request.symbols),
-        };
-        let purpose = request.purpose;
-        if request.symbols.is_empty() {
-            self.asked.swap_remove(found);
-        }
-        for at in answered {
-            self.answered(now_ns, purpose, at, refusal);
-        }
-    }
-
-    fn answered(&mut self, now_ns: u64, purpose: Purpose, at: usize, refusal: Option<&str>) {
-        let Link::Open(open) = &mut self.link else { return };
-        match (purpose, refusal) {
-            // Whether it was subscribed to before or not, it is not now.
-            (Purpose::Unsubscribe, _) => {
-                self.stage(at, Stage::Absent);
-                self.ask(Purpose::Subscribe, &[at]);
-            }
-            (Purpose::Subscribe, None) => {
-                open.acknowledged_ns = now_ns;
-                let asked = self.subscriptions.get(at).is_some_and(|one| one.stage == Stage::Asked);
-                if asked {
-                    self.stage(at, Stage::Acknowledged { since_ns: now_ns });
-                    self.look_at(now_ns);
-                }
-            }
-            (Purpose::Subscribe, Some(refusal)) => {
-                self.stage(at, Stage::Refused);
-                self.again(now_ns, at);
-                self.due.push_back(Action::Note(Note::Refused(at, refusal.into())));
-            }
-            (Purpose::Beside, Some(refusal)) => self.due.push_back(Action::Note(Note::Refused(at, refusal.into()))),
-            (Purpose::Beside, None) => {}
+    /// Ends the subscription to one and begins it anew; at once where there is nothing that could be ended.
+    fn begin_anew(&mut self, at: usize) {
+        if self.protocol.ends_by_handle() && self.handle(at).is_none() {
+            self.stage(at, Stage::Absent);
+            self.ask(Purpose::Subscribe, &[at]);
+        } else {
+            self.stage(at, Stage::Leaving);
+            self.ask(Purpose::Unsubscribe, &[at]);
         }
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! Never: state, a clock, or a message's prices.
 
+use super::dialect::{Dialect, dialects};
 use crate::venue_feed::Undecodable;
 use market::Venue;
 use std::borrow::Cow;
@@ -15,7 +16,9 @@ pub enum Answer<'a> {
     /// Data that prove an instrument's subscription: any of its stream, or its snapshot where the subscription brings
     /// one. Named as by [`Protocol::key`].
     Data(Cow<'a, str>),
-    /// A request was answered.
+    /// The same for several instruments at once.
+    DataOf(Vec<Cow<'a, str>>),
+    /// A request was answered. Without an id and a key it is the one that was sent first.
     Reply {
         /// The id that the request had, if the venue repeats it.
         request: Option<u64>,
@@ -33,6 +36,21 @@ pub enum Answer<'a> {
     },
     /// The subscription with this handle ended.
     Unsubscribed(Cow<'a, str>),
+    /// What goes beside the book of an instrument was subscribed to, or refused, where the venue tells it apart.
+    Beside {
+        /// The instrument, as by [`Protocol::key`].
+        key: Cow<'a, str>,
+        /// What is wrong with it, in the venue's words.
+        refusal: Option<Box<str>>,
+    },
+    /// A request was answered by naming all subscriptions of the connection as they are now: what was asked for and is
+    /// not among them is refused.
+    Standing {
+        /// The instruments whose books are subscribed to, as by [`Protocol::key`].
+        books: Vec<Cow<'a, str>>,
+        /// Those of which what goes beside is.
+        beside: Vec<Cow<'a, str>>,
+    },
     /// It asks whether we live, and wants this text.
     Respond(String),
     /// The server says that it goes away soon.
@@ -94,6 +112,11 @@ pub trait Protocol: Send + Sync {
     /// Its numbers.
     fn terms(&self) -> &'static Terms;
 
+    /// Connections that the venue allows within a minute, of all legs together; none where its numbers cannot be met.
+    fn connections_per_minute(&self) -> Option<u64> {
+        None
+    }
+
     /// How its messages name an instrument's stream.
     fn key<'a>(&self, symbol: &'a str) -> Cow<'a, str>;
 
@@ -108,6 +131,11 @@ pub trait Protocol: Send + Sync {
     /// What is said on a connection that is silent, so that the venue answers.
     fn ping(&self, _id: u64) -> Option<String> {
         None
+    }
+
+    /// Whether a subscription can be ended by its handle alone; one that has none is asked for again without that.
+    fn ends_by_handle(&self) -> bool {
+        false
     }
 
     /// The request that ends the subscription to the book of one, which has this handle where the venue gave one.
@@ -132,14 +160,26 @@ pub trait Protocol: Send + Sync {
     fn assets(&self, body: &str) -> Result<Vec<SymbolAssets>, Undecodable>;
 }
 
-/// The protocol of a venue that can be connected to; none of one that is known from captures alone.
+/// The protocol of a venue that can be connected to, the first of those that it speaks; none of one that is known from
+/// captures alone.
 #[must_use]
 pub fn protocol(venue: Venue) -> Option<&'static dyn Protocol> {
+    spoken(venue, None)
+}
+
+/// The same in a dialect, if the venue has that one.
+#[must_use]
+pub fn spoken(venue: Venue, dialect: Option<Dialect>) -> Option<&'static dyn Protocol> {
+    let dialect = dialect.or_else(|| dialects(venue).first().copied());
+    if dialect.is_some_and(|dialect| !dialects(venue).contains(&dialect)) {
+        return None;
+    }
     match venue {
         Venue::BinanceSpot => Some(&crate::binance_spot::live::BinanceSpot),
         Venue::KrakenSpot => Some(&crate::kraken_spot::live::KrakenSpot),
         Venue::BinanceUsdm => Some(&crate::binance_usdm::live::BinanceUsdm),
-        Venue::Coinbase => Some(&crate::coinbase::live::Coinbase),
+        Venue::Coinbase if dialect == Some(Dialect::Exchange) => Some(&crate::coinbase::live::Exchange),
+        Venue::Coinbase => Some(&crate::coinbase::live::AdvancedTrade),
         Venue::Okx => Some(&crate::okx::live::Okx),
         Venue::Bitfinex => Some(&crate::bitfinex::live::Bitfinex),
         Venue::Deribit => Some(&crate::deribit::live::Deribit),

@@ -212,8 +212,7 @@ impl Standby {
         let changes = match subject.levels(&mut stream.steps, levels.clone()) {
             Ok(changes) => changes,
             Err(error) => {
-                self.lose(arrival, symbol, BreakReason::Undecodable, out);
-                self.repair(arrival.leg, symbol);
+                self.fail(arrival, symbol, BreakReason::Undecodable, out);
                 return Err(error);
             }
         };
@@ -222,8 +221,7 @@ impl Standby {
         let window = book.window;
         let matched = if book.apply(levels) { check(&book.text) } else { Some(false) };
         if !judge(&mut stream.check, matched, &mut self.counts) {
-            self.lose(arrival, symbol, BreakReason::Checksum, out);
-            self.repair(arrival.leg, symbol);
+            self.fail(arrival, symbol, BreakReason::Checksum, out);
             return Ok(());
         }
         let Some(book) = stream.book(arrival.leg) else { return Ok(()) };
@@ -255,6 +253,29 @@ impl Standby {
         Ok(())
     }
 
+    /// Compares a leg's book with what the venue says of it in a message of its own, which comes after the changes that
+    /// it covers; without effect where the leg has no book.
+    pub(crate) fn verify(
+        &mut self,
+        arrival: Arrival<'_>,
+        symbol: &str,
+        check: impl FnOnce(&TextBook) -> bool,
+        out: &mut Vec<Event>,
+    ) {
+        let Some(stream) = self.streams.get_mut(symbol) else { return };
+        let book = stream.books.iter().find(|book| book.leg == arrival.leg && book.verified);
+        let Some(matched) = book.map(|book| check(&book.text)) else { return };
+        if !judge(&mut stream.check, Some(matched), &mut self.counts) {
+            self.fail(arrival, symbol, BreakReason::Checksum, out);
+        }
+    }
+
+    /// A leg's book of one instrument counts no more, and the leg is to subscribe to it anew.
+    pub(crate) fn fail(&mut self, arrival: Arrival<'_>, symbol: &str, reason: BreakReason, out: &mut Vec<Event>) {
+        self.lose(arrival, symbol, reason, out);
+        self.repair(arrival.leg, symbol);
+    }
+
     /// A leg's book of one instrument counts no more; another leg's takes over if one can.
     pub(crate) fn lose(&mut self, arrival: Arrival<'_>, symbol: &str, reason: BreakReason, out: &mut Vec<Event>) {
         let subject = Subject { venue: self.streams.venue(), symbol };
@@ -277,9 +298,11 @@ impl Standby {
         self.repairs.retain(|(leg, _)| *leg != arrival.leg);
     }
 
-    /// Asks for a subscription anew to one instrument on one leg.
+    /// Asks for a subscription anew to one instrument on one leg, if it is one that is known.
     pub(crate) fn repair(&mut self, leg: LegId, symbol: &str) {
-        if !self.repairs.iter().any(|(wanted, known)| *wanted == leg && **known == *symbol) {
+        if self.streams.get(symbol).is_some()
+            && !self.repairs.iter().any(|(wanted, known)| *wanted == leg && **known == *symbol)
+        {
             self.repairs.push((leg, symbol.into()));
         }
     }

@@ -9,6 +9,7 @@ use crate::{
     run,
 };
 use clap::{ArgGroup, Args};
+use connectors::live::dialect::{Dialect, UnknownDialect};
 use market::Venue;
 use std::{net::SocketAddr, path::PathBuf};
 use tokio::signal::unix::{SignalKind, signal};
@@ -36,6 +37,9 @@ pub(super) struct RunArgs {
     /// Connections that each carry all of --instrument; with two or more, one takes over for another.
     #[arg(long, requires = "instrument", default_value_t = 1)]
     legs: usize,
+    /// Which of the venue's protocols to speak: of coinbase advanced_trade, which notices what it lost, or exchange.
+    #[arg(long, value_name = "NAME", value_parser = protocol, requires = "instrument")]
+    protocol: Option<Dialect>,
     /// Connect to this WebSocket instead of the venue's own.
     #[arg(long, value_name = "URL", requires = "instrument")]
     ws_url: Option<String>,
@@ -82,12 +86,18 @@ impl RunArgs {
         let venue = self.venue.filter(|_| !self.instrument.is_empty())?;
         Some(Live {
             venue,
+            protocol: self.protocol,
             instruments: self.instrument.clone(),
             legs: self.legs,
             ws_url: self.ws_url.clone().unwrap_or_default(),
             rest_url: self.rest_url.clone().unwrap_or_default(),
         })
     }
+}
+
+/// A protocol by name.
+fn protocol(name: &str) -> Result<Dialect, UnknownDialect> {
+    name.parse()
 }
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
@@ -159,7 +169,7 @@ mod tests {
 
     fn live(venue: Venue, symbol: &str) -> Live {
         let instruments = vec![symbol.to_owned(), "ETHUSDT".to_owned()];
-        Live { venue, instruments, legs: 1, ws_url: String::new(), rest_url: String::new() }
+        Live { venue, protocol: None, instruments, legs: 1, ws_url: String::new(), rest_url: String::new() }
     }
 
     #[test]

@@ -6,7 +6,8 @@ use super::{error::Problems, secret::MASK, venue};
 use connectors::live::{
     LEGS_MAX, LiveVenue,
     address::{check_rest_url, check_socket_url},
-    protocol::protocol,
+    dialect::{Dialect, dialects, names},
+    protocol::{Protocol, protocol, spoken},
 };
 use market::Venue;
 use serde::{
@@ -28,8 +29,12 @@ pub struct Live {
     /// The venue; each at most once.
     #[serde(with = "venue::one")]
     pub venue: Venue,
-    /// Instruments in the venue's own spelling, each once; at least one, at most 512 of `binance_spot` and 2,000 of
-    /// `kraken_spot`.
+    /// Which of the venue's protocols: of `coinbase` `advanced_trade`, which notices what it lost, or `exchange`; empty =
+    /// the first of them. Other venues have one alone.
+    #[serde(default, with = "dialect")]
+    pub protocol: Option<Dialect>,
+    /// Instruments in the venue's own spelling, each once; at least one, and at most what the venue's connections carry: 512
+    /// of `binance_spot`, 2,000 of `kraken_spot`, 200 of `coinbase`, 12 of `bitfinex`.
     pub instruments: Vec<String>,
     /// Connections that each carry all of them; 1 to 8.
     #[serde(default = "one")]
@@ -54,6 +59,7 @@ impl Live {
         let told = |url: &String| (!url.is_empty()).then(|| url.clone());
         LiveVenue {
             venue: self.venue,
+            dialect: self.protocol,
             instruments: self.instruments.iter().map(|symbol| symbol.as_str().into()).collect(),
             legs: self.legs,
             socket_url: told(&self.ws_url),
@@ -62,10 +68,7 @@ impl Live {
     }
 
     fn check(&self, field: &str, problems: &mut Problems) {
-        let Some(protocol) = protocol(self.venue) else {
-            problems.unless(false, &format!("{field} venue"), &self.venue, &"one that can be connected to");
-            return;
-        };
+        let Some(protocol) = self.speaks(field, problems) else { return };
         let instruments_max = protocol.terms().instruments_max;
         problems.range(&format!("{field} instruments (count)"), self.instruments.len(), 1..=instruments_max);
         let mut seen = BTreeSet::new();
@@ -93,6 +96,18 @@ impl Live {
         self.check_together(field, problems);
     }
 
+    /// The protocol that is spoken, if there is such.
+    fn speaks(&self, field: &str, problems: &mut Problems) -> Option<&'static dyn Protocol> {
+        let own = protocol(self.venue);
+        problems.unless(own.is_some(), &format!("{field} venue"), &self.venue, &"one that can be connected to");
+        let spoken = spoken(self.venue, self.protocol);
+        if let Some(dialect) = self.protocol.filter(|_| own.is_some()) {
+            let limit = format_args!("empty, or one of the venue's: {}", names(dialects(self.venue)));
+            problems.unless(spoken.is_some(), &format!("{field} protocol"), &dialect, &limit);
+        }
+        spoken
+    }
+
     /// Where snapshots come by REST, they must be of the market that the stream is of.
     fn check_together(&self, field: &str, problems: &mut Problems) {
         if !protocol(self.venue).is_some_and(|protocol| protocol.snapshot("").is_some()) {
@@ -105,6 +120,21 @@ impl Live {
         };
         let limit = format_args!("given where {given} is: the stream and its snapshots come from one source");
         problems.unless(false, &format!("{field} {missing}"), &"\"\"", &limit);
+    }
+}
+
+/// A protocol by its name, or `""` for the venue's first.
+mod dialect {
+    use super::*;
+
+    #[expect(clippy::ref_option, reason = "serde calls it so")]
+    pub(super) fn serialize<S: Serializer>(dialect: &Option<Dialect>, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_str(dialect.map_or("", Dialect::name))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Dialect>, D::Error> {
+        let name = String::deserialize(input)?;
+        if name.is_empty() { Ok(None) } else { name.parse().map(Some).map_err(D::Error::custom) }
     }
 }
 

@@ -3,7 +3,10 @@
 //! Never: this process's own environment; one is always given.
 
 use super::*;
-use connectors::simulator::{LEVELS_MAX, LEVELS_MIN};
+use connectors::{
+    live::dialect::Dialect,
+    simulator::{LEVELS_MAX, LEVELS_MIN},
+};
 use figment::value::{Dict, Value};
 use std::iter;
 
@@ -69,6 +72,7 @@ fn documented_live_block_is_right_once_uncommented() {
 fn live_venues_can_be_given_as_text() {
     let venue = |venue, instruments: &[&str]| Live {
         venue,
+        protocol: None,
         instruments: instruments.iter().map(|&symbol| symbol.to_owned()).collect(),
         legs: 2,
         ws_url: "ws://127.0.0.1:9/x".to_owned(),
@@ -78,10 +82,33 @@ fn live_venues_can_be_given_as_text() {
         [venue(market::Venue::KrakenSpot, &["BTC/USD", "ETH/USD"]), venue(market::Venue::BinanceSpot, &["A\"B"])];
     let overrides = [("source.kind".to_owned(), "live".to_owned()), ("live".to_owned(), live_text(&live).unwrap())];
     assert_eq!(Config::load_with(None, iter::empty(), &overrides).unwrap().live, live);
+    let chosen = [Live { protocol: Some(Dialect::Exchange), ..venue(market::Venue::Coinbase, &["BTC-USD"]) }];
+    let overrides = [("source.kind".to_owned(), "live".to_owned()), ("live".to_owned(), live_text(&chosen).unwrap())];
+    assert_eq!(Config::load_with(None, iter::empty(), &overrides).unwrap().live, chosen);
     for text in ["", "many", "[{ venue = 'kraken_spot' }]", "[{ venue = 'kraken_spot', instruments = [], leg = 1 }]"] {
         let message = from_text(&format!("live = {text:?}")).unwrap_err().to_string();
         assert!(message.contains("live"), "{message}");
     }
+}
+
+#[test]
+fn a_protocol_is_one_of_the_venue_s() {
+    let of = |venue: &str, protocol: &str| {
+        let table = format!("[[live]]\nvenue = '{venue}'\ninstruments = ['BTC-USD']\nprotocol = '{protocol}'");
+        from_text(&format!("[source]\nkind = 'live'\n{table}"))
+    };
+    for (name, protocol) in
+        [("", None), ("exchange", Some(Dialect::Exchange)), ("advanced_trade", Some(Dialect::AdvancedTrade))]
+    {
+        let config = of("coinbase", name).unwrap();
+        assert_eq!(config.live.iter().map(|live| live.protocol).collect::<Vec<_>>(), [protocol]);
+        assert_eq!(config.live.iter().map(|live| live.connection().dialect).collect::<Vec<_>>(), [protocol]);
+    }
+    let unknown = of("coinbase", "pro").unwrap_err().to_string();
+    assert!(unknown.contains("advanced_trade, exchange"), "{unknown}");
+    let Err(ConfigError::Limits(problems)) = of("kraken_spot", "exchange") else { panic!("no limits broken") };
+    let told: Vec<_> = problems.iter().map(|problem| (&*problem.field, &*problem.limit)).collect();
+    assert_eq!(told, [("live kraken_spot protocol", "empty, or one of the venue's: none")]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Never: a look at all deadlines for each message.
 
-use super::{Action, Fault, Leg, Link, NEVER, Note, Open, Purpose, QUIET_MS, Stage, ms};
+use super::{Action, Fault, Leg, Link, NEVER, Note, Open, QUIET_MS, Stage, ms};
 
 impl Leg {
     /// Looks at every deadline, and notes when the next one is.
@@ -68,13 +68,12 @@ impl Leg {
                 return again_at_ns;
             }
             subscription.again_at_ns = None;
-            subscription.stage = Stage::Leaving;
             let insisted = subscription.insistence.done(now_ns);
             self.due.push_back(Action::Note(Note::Resubscribed(at)));
             if insisted {
                 self.due.push_back(Action::Note(Note::Insisted(at)));
             }
-            self.ask(Purpose::Unsubscribe, &[at]);
+            self.begin_anew(at);
             return NEVER;
         }
         let Stage::Acknowledged { since_ns } = subscription.stage else { return NEVER };

@@ -2,6 +2,10 @@
 //!
 //! Never: a socket, or a real moment.
 
+mod handles;
+mod life;
+mod standing;
+
 use super::*;
 use market::Venue;
 
@@ -16,8 +20,12 @@ struct Told {
 
 impl Told {
     fn new(venue: Venue, symbols: &[&str]) -> Self {
+        Self::speaking(super::super::protocol::protocol(venue).unwrap(), symbols)
+    }
+
+    fn speaking(protocol: &'static dyn Protocol, symbols: &[&str]) -> Self {
         let symbols: Vec<Box<str>> = symbols.iter().map(|symbol| (*symbol).into()).collect();
-        let leg = Leg::new(super::super::protocol::protocol(venue).unwrap(), &symbols, 0, 0);
+        let leg = Leg::new(protocol, &symbols, 0, 0);
         let mut told = Self { leg, now_ns: 0 };
         assert_eq!(told.actions(), [Action::Connect]);
         told.leg.opened(0);
@@ -56,6 +64,19 @@ impl Told {
             self.now_ns = to_ns;
         }
         all
+    }
+
+    /// The connection ends, and another is made once it may be.
+    fn again(&mut self) {
+        self.leg.ended(self.now_ns, 0, None);
+        self.now_ns = self.leg.deadline_ns().unwrap().max(self.now_ns);
+        assert_eq!(self.actions(), [Action::Connect]);
+        self.leg.opened(self.now_ns);
+    }
+
+    /// What was sent within some seconds.
+    fn sent_within(&mut self, seconds: u64) -> Vec<String> {
+        self.sent(self.now_ns + seconds * S)
     }
 
     fn sent(&mut self, to_ns: u64) -> Vec<String> {
