@@ -8,7 +8,7 @@ mod rest;
 mod window;
 
 use super::{
-    bus::Bus,
+    bus::{Bus, Kind},
     reference::{self, Book, Change, PriceKey, Prior, SIDES, Side},
 };
 use crate::{
@@ -310,7 +310,7 @@ impl Kraken {
                 _ => instrument.snapshot(depth),
             });
             if let Some(text) = text {
-                bus.data(index, &data.symbol, text);
+                bus.data(index, &data.symbol, Kind::Snapshot, text);
             }
         }
     }
@@ -384,7 +384,7 @@ impl Kraken {
                 format!("{{\"channel\":\"{channel}\",\"type\":\"{kind}\",\"data\":[{data}]}}").into()
             };
             for index in request::listening(bus, channel, symbol) {
-                bus.data(index, symbol, text.clone());
+                bus.data(index, symbol, Kind::Other, text.clone());
             }
             if same {
                 break;
@@ -422,13 +422,13 @@ fn send_updates(symbol: &str, subscribed: Vec<(usize, u64, usize)>, views: &View
     if texts.is_empty() || bus.faults.drops_depth(VENUE, symbol, None) {
         return;
     }
-    let corrupt = bus.faults.corrupts(symbol, None);
+    let corrupt = bus.faults.corrupts(VENUE, symbol, None);
     for (index, number, text) in texts {
         if bus.faults.drops_depth(VENUE, symbol, Some(number)) {
             continue;
         }
-        let text = if corrupt || bus.faults.corrupts(symbol, Some(number)) { corrupted(&text) } else { text };
-        bus.data(index, symbol, text);
+        let text = if corrupt || bus.faults.corrupts(VENUE, symbol, Some(number)) { corrupted(&text) } else { text };
+        bus.data(index, symbol, Kind::Update, text);
     }
 }
 

@@ -5,7 +5,7 @@
 use super::{DEPTHS, Kraken, VENUE};
 use crate::simulator::{
     serve::{
-        bus::{Bus, Subscriptions},
+        bus::{Bus, Kind, Subscriptions},
         http::unix_ns,
     },
     text,
@@ -245,7 +245,8 @@ impl Kraken {
         };
         let found = bus.connections.iter().position(|at| at.venue == VENUE && at.number == number);
         if let (Some(text), Some(index)) = (text, found) {
-            bus.data(index, symbol, text.into());
+            let kind = if channel == "book" { Kind::Snapshot } else { Kind::Other };
+            bus.data(index, symbol, kind, text.into());
         }
     }
 
