@@ -157,6 +157,11 @@ pub(super) trait Dialect: Send {
 
     fn carries(&self, channel: &str) -> Carries;
 
+    /// A plain decimal of the simulated market as the venue spells it.
+    fn spell<'a>(&self, decimal: &'a str) -> Cow<'a, str> {
+        Cow::Borrowed(decimal)
+    }
+
     /// Reads a frame that was recorded on connection `conn`: none where it concerns that connection alone.
     fn read<'a>(&mut self, conn: &Arc<str>, text: &'a str) -> Result<Option<Piece<'a>>, Unread>;
 

@@ -268,7 +268,7 @@ impl Hall {
                 // Ids begin at the time in microseconds, so that a later start has greater ones.
                 self.counted = self.counted.max(happening.at_ns / 1_000);
                 let (id, mut book) = (self.counted, Book::new());
-                for change in changes(lines) {
+                for change in changes(&spelled(&*self.dialect, lines)) {
                     book.apply(&change);
                 }
                 if let Some(instrument) = self.stock.instruments.get_mut(index) {
@@ -276,13 +276,16 @@ impl Hall {
                 }
             }
             What::Changes(lines) => {
-                let changes = changes(lines);
+                let spelled = spelled(&*self.dialect, lines);
+                let changes = changes(&spelled);
                 self.counted += u64::try_from(changes.len()).unwrap_or(1).max(1);
                 let levels = Levels { changes, id: Some(self.counted), previous: None, checksum: None };
                 self.update(index, &levels, None, happening.at_ns, bus);
             }
             What::Trade { id, sold, price, quantity } => {
-                let trade = Trade { id: *id, sold: *sold, price, quantity };
+                let (price, quantity) = (self.dialect.spell(price), self.dialect.spell(quantity));
+                let (price, quantity) = (price.into_owned(), quantity.into_owned());
+                let trade = Trade { id: *id, sold: *sold, price: &price, quantity: &quantity };
                 self.trade(index, &trade, None, happening.at_ns, bus);
             }
         }
@@ -606,6 +609,16 @@ fn confirm(dialect: &dyn Dialect, checksums: &mut (u64, u64), book: &Book, recor
         Some(_) => checksums.1 += 1,
         None => {}
     }
+}
+
+/// The lines of the simulated market as the venue spells them.
+fn spelled(dialect: &dyn Dialect, lines: &[Line]) -> Vec<Line> {
+    let spell = |line: &Line| Line {
+        bid: line.bid,
+        price: dialect.spell(&line.price).into_owned(),
+        quantity: dialect.spell(&line.quantity).into_owned(),
+    };
+    lines.iter().map(spell).collect()
 }
 
 /// The lines of the simulated market as changes of a book.

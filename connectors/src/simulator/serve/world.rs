@@ -268,7 +268,6 @@ impl World {
                 (dialect.map_or(venue == Venue::KrakenSpot, |dialect| dialect.checks()), "checksums")
             }
             Fault::ResetIds { .. } => (dialect.map_or(venue == Venue::BinanceSpot, |dialect| dialect.numbers()), "ids"),
-            Fault::StaleSnapshots { .. } => (venue != Venue::KrakenSpot, "old snapshots"),
             _ => (true, ""),
         };
         if has { Ok(()) } else { Err(FaultError::Unsupported(venue, what)) }
@@ -278,6 +277,7 @@ impl World {
     fn snapshot(&self, venue: Venue, symbol: &str) -> Option<Arc<Snapshot>> {
         match venue {
             Venue::BinanceSpot => self.binance.as_ref()?.instrument(symbol)?.snapshot().map(Arc::new),
+            Venue::KrakenSpot => self.kraken.as_ref()?.instrument(symbol)?.ago(0).map(Arc::new),
             _ => self.hall(venue)?.stock().get(symbol)?.snapshot().map(Arc::new),
         }
     }
