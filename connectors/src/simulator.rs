@@ -13,6 +13,7 @@ mod chance;
 mod fair;
 mod kraken;
 mod pairs;
+mod plain;
 mod serve;
 #[cfg(test)]
 mod tests;
@@ -25,8 +26,8 @@ use fair::{Fair, Weather};
 use market::Venue;
 use pairs::Pair;
 pub use serve::{
-    Ending, Fault, FaultError, FaultReport, FaultsReport, UPDATES_AGO_MAX, VenueSim, VenueSimBook, VenueSimConnection,
-    VenueSimError, VenueSimOptions, VenueSimSource, VenueSimState,
+    Ending, Fault, FaultError, FaultReport, FaultsReport, GarbageKind, Rates, UPDATES_AGO_MAX, VenueSim, VenueSimBook,
+    VenueSimConnection, VenueSimError, VenueSimOptions, VenueSimSource, VenueSimState,
 };
 use std::sync::Arc;
 
@@ -132,6 +133,8 @@ pub struct Simulator {
     activity: Vec<f64>,
     binance: Option<binance::Binance>,
     kraken: Option<kraken::Kraken>,
+    /// Venues in no protocol, for `serve` alone.
+    plain: Vec<plain::Plain>,
     trades_in_256: u32,
     now_ns: u64,
     next_ns: u64,
@@ -140,9 +143,15 @@ pub struct Simulator {
 }
 
 impl Simulator {
-    /// A market at its first moment; values out of their range are brought into it.
+    /// A market at its first moment; values out of their range are brought into it. Of the venues, those of
+    /// [`SIMULATED`] are simulated; [`VenueSim`] has others as well.
     #[must_use]
     pub fn new(config: SimulatorConfig) -> Self {
+        Self::with_plain(config, &[])
+    }
+
+    /// A market with venues in no protocol besides those that are written here.
+    fn with_plain(config: SimulatorConfig, plain: &[Venue]) -> Self {
         let SimulatorConfig {
             seed,
             pairs,
@@ -162,7 +171,9 @@ impl Simulator {
         let binance = listed(Venue::BinanceSpot).then(|| binance::Binance::new(&pairs, levels, start_ns, &mut chance));
         let kraken =
             listed(Venue::KrakenSpot).then(|| kraken::Kraken::new(&pairs, levels, depth, start_ns, &mut chance));
-        let silent = pairs.is_empty() || (binance.is_none() && kraken.is_none());
+        let plain: Vec<plain::Plain> =
+            plain.iter().map(|venue| plain::Plain::new(*venue, &pairs, levels, start_ns, &mut chance)).collect();
+        let silent = pairs.is_empty() || (binance.is_none() && kraken.is_none() && plain.is_empty());
         let mut weather = Weather::new(if silent { 0 } else { updates_per_second }, start_ns, &mut chance);
         let next_ns = weather.next_ns(start_ns, &mut chance);
         let heartbeat_ns = if kraken.is_some() { start_ns.saturating_add(HEARTBEAT_NS) } else { NEVER };
@@ -172,6 +183,7 @@ impl Simulator {
             fairs,
             binance,
             kraken,
+            plain,
             trades_in_256: fair::in_256(trades_share),
             now_ns: start_ns,
             next_ns,
@@ -200,6 +212,9 @@ impl Simulator {
         if let Some(kraken) = &self.kraken {
             all.extend(of(Venue::KrakenSpot, kraken.instruments()));
         }
+        for plain in &self.plain {
+            all.extend(of(plain.venue(), plain.instruments()));
+        }
         all
     }
 
@@ -217,6 +232,11 @@ impl Simulator {
     /// Emits every message after the present moment and up to `until_ns`, which becomes the present; in time order.
     /// The messages do not depend on how the time is divided into calls.
     pub fn advance(&mut self, until_ns: u64, out: &mut Vec<(Venue, RawFrame)>) {
+        self.run(until_ns, out, &mut Vec::new());
+    }
+
+    /// As [`Self::advance`], with what happens at the venues in no protocol.
+    fn run(&mut self, until_ns: u64, out: &mut Vec<(Venue, RawFrame)>, happened: &mut Vec<plain::Happening>) {
         loop {
             let at_ns = self.next_ns.min(self.heartbeat_ns);
             if at_ns > until_ns || at_ns == NEVER {
@@ -229,7 +249,7 @@ impl Simulator {
                 }
             } else {
                 self.next_ns = self.weather.next_ns(at_ns, &mut self.chance);
-                self.event(at_ns, out);
+                self.event(at_ns, out, happened);
             }
         }
         self.now_ns = self.now_ns.max(until_ns);
@@ -257,8 +277,15 @@ impl Simulator {
         }
     }
 
+    /// The books of the venues in no protocol, as they are.
+    fn plain_opening(&self, happened: &mut Vec<plain::Happening>) {
+        for plain in &self.plain {
+            plain.opening(self.now_ns, happened);
+        }
+    }
+
     /// One book message somewhere.
-    fn event(&mut self, at_ns: u64, out: &mut Vec<(Venue, RawFrame)>) {
+    fn event(&mut self, at_ns: u64, out: &mut Vec<(Venue, RawFrame)>, happened: &mut Vec<plain::Happening>) {
         if !self.chance.in_256(SAME_PAIR_IN_256) {
             let drawn = self.chance.unit() * self.activity.last().copied().unwrap_or(0.0);
             let found = self.activity.partition_point(|&reached| reached < drawn);
@@ -273,6 +300,13 @@ impl Simulator {
             traded: self.chance.in_256(self.trades_in_256),
             bursting: self.weather.bursting(),
         };
+        if !self.plain.is_empty() {
+            let venues = usize::from(self.binance.is_some()) + usize::from(self.kraken.is_some()) + self.plain.len();
+            let chosen = self.chance.index(venues);
+            if let Some(plain) = self.plain.get_mut(chosen) {
+                return plain.event(&event, &mut self.chance, happened);
+            }
+        }
         let first = self.chance.in_256(128);
         match (&mut self.binance, &mut self.kraken) {
             (Some(binance), Some(_)) if first => binance.event(&event, &mut self.chance, out),

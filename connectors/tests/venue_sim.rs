@@ -13,10 +13,16 @@ mod captures;
 mod client;
 #[path = "venue_sim/control.rs"]
 mod control;
+#[path = "venue_sim/deribit.rs"]
+mod deribit;
 #[path = "venue_sim/faults.rs"]
 mod faults;
 #[path = "venue_sim/kraken.rs"]
 mod kraken;
+#[path = "venue_sim/messages.rs"]
+mod messages;
+#[path = "venue_sim/okx.rs"]
+mod okx;
 #[path = "venue_sim/pace.rs"]
 mod pace;
 
@@ -36,6 +42,15 @@ fn market(updates_per_second: u32) -> VenueSimOptions {
         book_levels: 120,
         ..SimulatorConfig::default()
     }))
+}
+
+/// The same at some venues.
+fn market_of(venues: &[Venue], updates_per_second: u32) -> VenueSimOptions {
+    let mut options = market(updates_per_second);
+    if let VenueSimSource::Market(config) = &mut options.source {
+        config.venues = venues.to_vec();
+    }
+    options
 }
 
 /// Waits until something holds.

@@ -1,8 +1,8 @@
-//! The venue simulator as a server: the simulated market, or any capture of Binance spot or Kraken spot v2, over real
-//! WebSocket and HTTP in the venues' own protocols, with faults on demand.
+//! The venue simulator as a server: the simulated market, or captures of one of its venues, over real WebSocket and HTTP
+//! in the venues' own protocols, with faults on demand.
 //!
 //! Paths, all on one address: `/binance_spot/stream`, `/binance_spot/ws`, `/binance_spot/api/v3/…`, `/kraken_spot/v2`,
-//! `/kraken_spot/0/public/…`; `/sim/books`, `/sim/state`, `/sim/faults`, `/sim/pause`, `/sim/resume` for tests.
+//! `/kraken_spot/0/public/…`, those of the dialects below their venues' names; `/sim/books`, `/sim/state`, `/sim/faults`, `/sim/pause`, `/sim/resume` for tests.
 //!
 //! What differs from the venues: depth messages come per event and not every 100 ms; connections are not ended after a
 //! day; connects are not limited. When captures repeat, the venue restarts: connections are closed with 1001, books and
@@ -13,11 +13,16 @@
 mod binance_spot;
 mod bus;
 mod control;
+mod deribit;
+mod dialect;
 mod faults;
+mod hall;
 mod http;
 mod kraken_spot;
+mod okx;
 mod outbox;
 mod reference;
+mod session;
 mod socket;
 mod tape;
 mod world;
@@ -26,7 +31,8 @@ use super::{Simulator, SimulatorConfig};
 use crate::capture::CaptureError;
 use binance_spot::{Binance, Weight};
 use bus::Bus;
-pub use faults::{Ending, Fault, FaultError, FaultReport, FaultsReport, UPDATES_AGO_MAX};
+pub use faults::{Ending, Fault, FaultError, FaultReport, FaultsReport, GarbageKind, Rates, UPDATES_AGO_MAX};
+use hall::Hall;
 use kraken_spot::{DEPTH_MAX, Kraken};
 use market::Venue;
 use std::{
@@ -89,8 +95,10 @@ pub struct VenueSimOptions {
     pub ping_interval: Duration,
     /// Binance closes a connection that leaves a ping unanswered for longer, seen at the next ping.
     pub pong_max: Duration,
-    /// Kraken sends each connection with a subscription a heartbeat this often.
+    /// Kraken sends each connection with a subscription a heartbeat this often; other venues' heartbeats are multiples.
     pub heartbeat_interval: Duration,
+    /// OKX tells a book's subscribers that it stands still when it has for this long (in the simulated market).
+    pub idle_interval: Duration,
     /// Bytes that may wait for one connection; one that passes it is closed.
     pub connection_bytes: usize,
     /// At speed 0: a connection that takes nothing for this long while half of its bound waits is closed.
@@ -111,6 +119,7 @@ impl VenueSimOptions {
             ping_interval: Duration::from_secs(20),
             pong_max: Duration::from_secs(60),
             heartbeat_interval: Duration::from_secs(1),
+            idle_interval: Duration::from_secs(60),
             connection_bytes: CONNECTION_BYTES,
             patience: Duration::from_secs(5),
             request_weight: REQUEST_WEIGHT,
@@ -167,6 +176,7 @@ struct Shared {
     drained: Arc<Notify>,
     stop: watch::Sender<bool>,
     beats: Beats,
+    idle: Duration,
     patience: Duration,
     wait_for_subscribers: usize,
 }
@@ -235,7 +245,7 @@ impl VenueSim {
         if !requested.ip().is_loopback() && !options.beyond_loopback {
             return Err(VenueSimError::BeyondLoopback(requested));
         }
-        if [options.ping_interval, options.heartbeat_interval].contains(&Duration::ZERO) {
+        if [options.ping_interval, options.heartbeat_interval, options.idle_interval].contains(&Duration::ZERO) {
             return Err(VenueSimError::Interval);
         }
         let drained = Arc::new(Notify::new());
@@ -265,6 +275,7 @@ impl VenueSim {
                 pong_max: options.pong_max,
                 heartbeat: options.heartbeat_interval,
             },
+            idle: options.idle_interval,
             patience: options.patience,
             wait_for_subscribers: options.wait_for_subscribers,
         });
@@ -344,7 +355,8 @@ impl Drop for VenueSim {
 fn market(config: SimulatorConfig, weight: u32, bus: Bus) -> Result<(tape::Source, World), VenueSimError> {
     let depth = u32::try_from(DEPTH_MAX).unwrap_or(u32::MAX);
     let venues = config.venues.clone();
-    let mut simulator = Simulator::new(SimulatorConfig { kraken_depth: depth, ..config });
+    let spoken: Vec<Venue> = dialect::SPOKEN.into_iter().filter(|venue| venues.contains(venue)).collect();
+    let mut simulator = Simulator::with_plain(SimulatorConfig { kraken_depth: depth, ..config }, &spoken);
     let listed = simulator.instruments();
     if listed.is_empty() {
         return Err(VenueSimError::Nothing);
@@ -354,6 +366,7 @@ fn market(config: SimulatorConfig, weight: u32, bus: Bus) -> Result<(tape::Sourc
     let mut world = World {
         binance: serves(Venue::BinanceSpot).then(|| Binance::new(of(Venue::BinanceSpot), Weight::new(weight))),
         kraken: serves(Venue::KrakenSpot).then(|| Kraken::new(of(Venue::KrakenSpot))),
+        halls: spoken.iter().filter_map(|venue| Some(Hall::new(dialect::of(*venue)?, of(*venue)))).collect(),
         bus,
         progress: Progress::default(),
     };
@@ -362,6 +375,11 @@ fn market(config: SimulatorConfig, weight: u32, bus: Bus) -> Result<(tape::Sourc
     for (venue, frame) in &frames {
         world.frame(*venue, frame);
     }
+    let mut happened = Vec::new();
+    simulator.plain_opening(&mut happened);
+    for happening in &happened {
+        world.happened(happening);
+    }
     world.progress.position = 0;
     Ok((tape::Source::Market(Box::new(simulator)), world))
 }
@@ -369,14 +387,16 @@ fn market(config: SimulatorConfig, weight: u32, bus: Bus) -> Result<(tape::Sourc
 /// The captures with what their venue lists.
 fn look_through(captures: tape::Captures, weight: u32, bus: Bus) -> Result<(tape::Source, World), VenueSimError> {
     let serves = |venue| captures.venue == venue;
-    let mut binance = serves(Venue::BinanceSpot).then(|| Binance::new([], Weight::new(weight)));
-    let mut kraken = serves(Venue::KrakenSpot).then(|| Kraken::new([]));
-    captures.scan(&mut binance, &mut kraken)?;
-    let listed = binance.as_ref().map_or(0, |binance| binance.instruments().len())
-        + kraken.as_ref().map_or(0, |kraken| kraken.instruments().len());
-    if listed == 0 {
+    let mut world = World {
+        binance: serves(Venue::BinanceSpot).then(|| Binance::new([], Weight::new(weight))),
+        kraken: serves(Venue::KrakenSpot).then(|| Kraken::new([])),
+        halls: dialect::of(captures.venue).map(|dialect| Hall::new(dialect, [])).into_iter().collect(),
+        bus,
+        progress: Progress::default(),
+    };
+    captures.scan(&mut world)?;
+    if world.listed() == 0 {
         return Err(VenueSimError::Nothing);
     }
-    let world = World { binance, kraken, bus, progress: Progress::default() };
     Ok((tape::Source::Captures(captures), world))
 }

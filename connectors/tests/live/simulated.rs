@@ -213,7 +213,7 @@ async fn another_leg_takes_every_book_over_when_the_active_one_ends() {
         snapshots.count() >= 3
     });
     let symbol = symbols[0].clone();
-    sim.set_fault(Fault::CorruptChecksum { symbol: symbol.clone(), count: 1, connection: Some(2) }).unwrap();
+    sim.set_fault(Fault::CorruptChecksum { venue, symbol: symbol.clone(), count: 1, connection: Some(2) }).unwrap();
     source.until("the repair", |source| source.count("resubscribes") == 1);
     assert_eq!(active(&source)[1..], ["kraken_spot/b"; 2]);
     assert_eq!(source.decoder.active(venue, &symbol).map(|conn| &**conn), Some("kraken_spot/a"));

@@ -20,11 +20,11 @@ pub(super) fn capture(file: PathBuf, venue: Venue, subscribers: usize) -> VenueS
     VenueSimOptions { wait_for_subscribers: subscribers, ..VenueSimOptions::new(source) }
 }
 
-fn frames(file: &Path) -> Vec<RawFrame> {
+pub(super) fn frames(file: &Path) -> Vec<RawFrame> {
     MergedCaptures::open(&[file.to_owned()]).unwrap().map(|frame| frame.unwrap().frame).collect()
 }
 
-fn text(frame: &RawFrame) -> &str {
+pub(super) fn text(frame: &RawFrame) -> &str {
     match &frame.raw {
         RawPayload::Text(text) => text,
         RawPayload::Binary(_) => panic!("text only"),

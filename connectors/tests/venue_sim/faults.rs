@@ -112,7 +112,13 @@ async fn a_corrupt_checksum_is_seen_by_its_symbol_alone() {
     let mut ws = Ws::open(sim.address(), "/kraken_spot/v2").await;
     ws.send(&kraken::subscribe("book", &["BTC/USDT", "ETH/USDT"], 25)).await;
     let mut local = kraken::Local::new(25);
-    sim.set_fault(Fault::CorruptChecksum { symbol: "BTC/USDT".to_owned(), count: 2, connection: None }).unwrap();
+    sim.set_fault(Fault::CorruptChecksum {
+        venue: Venue::KrakenSpot,
+        symbol: "BTC/USDT".to_owned(),
+        count: 2,
+        connection: None,
+    })
+    .unwrap();
     while local.failed < 2 || local.matched < 100 {
         local.take(&ws.text().await);
     }
@@ -162,7 +168,8 @@ async fn old_snapshots_are_of_the_faults_moment_or_of_some_updates_ago() {
     let sim = VenueSim::start(market(2_000)).await.unwrap();
     let mut ws = Ws::open(sim.address(), DEPTHS).await;
     let mut ids = Vec::new();
-    let stale = |count, updates_ago| Fault::StaleSnapshots { symbol: "BTCUSDT".to_owned(), count, updates_ago };
+    let stale =
+        |count, updates_ago| Fault::StaleSnapshots { venue: VENUE, symbol: "BTCUSDT".to_owned(), count, updates_ago };
     sim.set_fault(stale(2, None)).unwrap();
     let then = reference(&sim, VENUE, "BTCUSDT").last_update_id.unwrap();
     while ids.len() < 40 || ids.last() <= Some(&then) {
@@ -218,7 +225,7 @@ async fn restarted_ids_go_on_from_the_low_number_and_rest_follows() {
     let sim = VenueSim::start(market(2_000)).await.unwrap();
     let mut ws = Ws::open(sim.address(), &format!("{DEPTHS}/btcusdt@bookTicker")).await;
     let before = ws.next(|value| value["data"]["s"] == "BTCUSDT").await["data"]["u"].as_u64().unwrap();
-    sim.set_fault(Fault::ResetIds { symbol: "BTCUSDT".to_owned(), next_id: 624_086 }).unwrap();
+    sim.set_fault(Fault::ResetIds { venue: VENUE, symbol: "BTCUSDT".to_owned(), next_id: 624_086 }).unwrap();
     let is_depth = |value: &Value| value["data"]["e"] == "depthUpdate" && value["data"]["s"] == "BTCUSDT";
     let first = loop {
         let data = ws.next(is_depth).await["data"].clone();

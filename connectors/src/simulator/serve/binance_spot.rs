@@ -9,9 +9,9 @@ mod request;
 mod rest;
 
 use super::{
-    bus::{Bus, Subscriptions},
+    bus::{Bus, Kind, Subscriptions},
     faults::UPDATES_AGO_MAX,
-    reference::{self, Book, Change, PriceKey, Prior, Side},
+    reference::{self, Book, Change, PriceKey, Prior, Side, Snapshot},
 };
 use crate::{
     raw::{RawFrame, RawKind, RawPayload},
@@ -89,13 +89,6 @@ struct RestDepth<'a> {
     bids: Vec<[Cow<'a, str>; 2]>,
     #[serde(borrow)]
     asks: Vec<[Cow<'a, str>; 2]>,
-}
-
-/// A book with the id of its last change, as served.
-#[derive(Clone, Debug)]
-pub(super) struct Snapshot {
-    pub(super) last: u64,
-    pub(super) book: Book,
 }
 
 /// What one update replaced.
@@ -413,7 +406,8 @@ fn send(bus: &mut Bus, symbol: &str, served: &Served<'_>) {
     }
     for (index, number, text) in to {
         if !(served.depth && bus.faults.drops_depth(VENUE, symbol, Some(number))) {
-            bus.data(index, symbol, text);
+            let kind = if served.depth { Kind::Update } else { Kind::Other };
+            bus.data(index, symbol, kind, text);
         }
     }
 }

@@ -4,9 +4,10 @@
 
 use super::{
     binance_spot::Streams,
-    faults::Faults,
+    faults::{Fate, Faults},
     kraken_spot::Channels,
     outbox::{End, Outbox},
+    session::Session,
 };
 use market::Venue;
 use std::{
@@ -22,7 +23,22 @@ use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 pub(super) enum Subscriptions {
     Binance(Streams),
     Kraken(Channels),
+    Hall(Session),
 }
+
+/// What a message of data is to the book of its symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// The whole book.
+    Snapshot,
+    /// A change of it.
+    Update,
+    /// Nothing: trades, prices, a word that nothing changed.
+    Other,
+}
+
+/// Messages of one connection that wait for the next one of their symbol and kind, at most; a fault holds one of each.
+const HELD_MAX: usize = 256;
 
 impl Subscriptions {
     /// One text per subscription.
@@ -30,6 +46,7 @@ impl Subscriptions {
         match self {
             Self::Binance(streams) => streams.names().map(str::to_owned).collect(),
             Self::Kraken(channels) => channels.names(),
+            Self::Hall(session) => session.all().map(|known| known.name.to_string()).collect(),
         }
     }
 
@@ -37,6 +54,7 @@ impl Subscriptions {
         match self {
             Self::Binance(streams) => streams.len() == 0,
             Self::Kraken(channels) => channels.is_empty(),
+            Self::Hall(session) => session.len() == 0,
         }
     }
 }
@@ -54,6 +72,8 @@ pub(super) struct Connection {
     pub(super) pongs: u64,
     /// The oldest ping that no pong followed yet.
     pub(super) unanswered: Option<Instant>,
+    /// Messages that come after the next one of their symbol and kind.
+    held: BTreeMap<(Box<str>, Kind), Message>,
 }
 
 /// All of them.
@@ -88,6 +108,7 @@ impl Bus {
             pings: 0,
             pongs: 0,
             unanswered: None,
+            held: BTreeMap::new(),
         });
         (number, outbox)
     }
@@ -107,11 +128,41 @@ impl Bus {
         })
     }
 
-    /// Sends data of a symbol to the connection at an index.
-    pub(super) fn data(&mut self, index: usize, symbol: &str, text: Utf8Bytes) {
+    /// Sends data of a symbol to the connection at an index, past the faults of single messages.
+    pub(super) fn data(&mut self, index: usize, symbol: &str, kind: Kind, text: Utf8Bytes) {
         let Some(connection) = self.connections.get(index) else { return };
-        if !self.faults.silences(connection.venue, connection.number, Some(symbol)) {
-            self.push(index, Message::Text(text));
+        let (venue, number) = (connection.venue, connection.number);
+        if self.faults.silences(venue, number, Some(symbol)) {
+            return;
+        }
+        if self.faults.none() && connection.held.is_empty() {
+            return self.push(index, Message::Text(text));
+        }
+        let key = (symbol.into(), kind);
+        let holds = connection.held.len() >= HELD_MAX || connection.held.contains_key(&key);
+        match self.faults.fate(venue, number, symbol, kind, holds) {
+            Fate::Passes => self.forward(index, key, Message::Text(text)),
+            Fate::Lost => {}
+            Fate::Twice => {
+                self.push(index, Message::Text(text.clone()));
+                self.forward(index, key, Message::Text(text));
+            }
+            Fate::Later => {
+                if let Some(connection) = self.connections.get_mut(index) {
+                    connection.held.insert(key, Message::Text(text));
+                }
+            }
+            Fate::Garbled(garbage) => self.forward(index, key, garbage.of(&text)),
+            Fate::Ends => connection.outbox.end(End::Reset),
+        }
+    }
+
+    /// Sends a message, and what waited for it.
+    fn forward(&mut self, index: usize, key: (Box<str>, Kind), message: Message) {
+        self.push(index, message);
+        let held = self.connections.get_mut(index).and_then(|connection| connection.held.remove(&key));
+        if let Some(held) = held {
+            self.push(index, held);
         }
     }
 
@@ -133,7 +184,8 @@ impl Bus {
 
     fn push(&mut self, index: usize, message: Message) {
         let Some(connection) = self.connections.get_mut(index) else { return };
-        if connection.outbox.push(message) {
+        let delay = self.faults.delay(connection.venue, connection.number);
+        if connection.outbox.push(message, delay) {
             connection.sent += 1;
         } else {
             self.slow += 1;

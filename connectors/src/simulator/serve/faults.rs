@@ -2,8 +2,13 @@
 //!
 //! Never: a fault that was not asked for.
 
-use super::{binance_spot::Snapshot, control};
+mod message;
+
+use super::{control, reference::Snapshot};
 use market::Venue;
+pub(super) use message::Fate;
+use message::{Draws, Drift};
+pub use message::{GarbageKind, Rates};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -17,6 +22,10 @@ const FAULTS_MAX: usize = 256;
 pub const UPDATES_AGO_MAX: u32 = 64;
 /// No fault lasts longer than this, in milliseconds: one day.
 const FOR_MS_MAX: u64 = 86_400_000;
+/// No message is delayed for longer than this, in milliseconds: a minute.
+const DELAY_MS_MAX: u64 = 60_000;
+/// A text frame of an oversized message is longer than this, in bytes: 16 MiB, which many terminals' libraries refuse.
+pub(super) const OVERSIZED_BYTES: usize = (16 << 20) + 1;
 /// Pings of a flood come no faster than this, in milliseconds.
 const EVERY_MS_MIN: u64 = 1;
 
@@ -31,6 +40,8 @@ pub enum Ending {
     GoingAway,
     /// No close frame: the socket just ends.
     Abort,
+    /// No close frame: the socket is reset, and what is on its way is lost.
+    Reset,
 }
 
 /// Something that a simulated venue does wrong. A `connection` is meant by its order of opening at its venue, from 1;
@@ -72,8 +83,11 @@ pub enum Fault {
         #[serde(default)]
         connection: Option<u64>,
     },
-    /// Falsifies the checksum of the next book updates of a Kraken symbol. Fires once per update.
+    /// Falsifies the checksum of the next book updates of a symbol, where they hold one. Fires once per update.
     CorruptChecksum {
+        /// Of this venue.
+        #[serde(with = "control::venue", default = "kraken")]
+        venue: Venue,
         /// As the venue spells it.
         symbol: String,
         /// So many.
@@ -83,8 +97,12 @@ pub enum Fault {
         #[serde(default)]
         connection: Option<u64>,
     },
-    /// Answers the next depth requests of a Binance symbol with an old snapshot. Fires once per answer.
+    /// Answers the next depth requests of a symbol, or subscriptions to its book, with an old snapshot; the stream goes
+    /// on from the present one. Fires once per answer.
     StaleSnapshots {
+        /// Of this venue.
+        #[serde(with = "control::venue", default = "binance")]
+        venue: Venue,
         /// As the venue spells it.
         symbol: String,
         /// So many answers.
@@ -109,8 +127,11 @@ pub enum Fault {
         #[serde(default)]
         retry_after_s: Option<u32>,
     },
-    /// Restarts the update ids of a Binance symbol: its next change has this id, and REST follows. Fires at once.
+    /// Restarts the update ids of a symbol: its next change has this id, and snapshots follow. Fires at once.
     ResetIds {
+        /// Of this venue.
+        #[serde(with = "control::venue", default = "binance")]
+        venue: Venue,
         /// As the venue spells it.
         symbol: String,
         /// The next id.
@@ -145,10 +166,140 @@ pub enum Fault {
         /// For so many milliseconds.
         for_ms: u64,
     },
+    /// Sends the next book updates twice. Fires once per update and connection.
+    Duplicate {
+        /// Of this venue.
+        #[serde(with = "control::venue")]
+        venue: Venue,
+        /// Of this symbol only.
+        #[serde(default)]
+        symbol: Option<String>,
+        /// So many.
+        #[serde(default = "one")]
+        count: u64,
+        /// To whom.
+        #[serde(default)]
+        connection: Option<u64>,
+    },
+    /// Sends the next book updates after the one that follows them in their symbol. Fires once per update and
+    /// connection.
+    Reorder {
+        /// Of this venue.
+        #[serde(with = "control::venue")]
+        venue: Venue,
+        /// Of this symbol only.
+        #[serde(default)]
+        symbol: Option<String>,
+        /// So many.
+        #[serde(default = "one")]
+        count: u64,
+        /// To whom.
+        #[serde(default)]
+        connection: Option<u64>,
+    },
+    /// Sends garbage in place of the next book updates. Fires once per update and connection.
+    Garbage {
+        /// Of this venue.
+        #[serde(with = "control::venue")]
+        venue: Venue,
+        /// Of this symbol only.
+        #[serde(default)]
+        symbol: Option<String>,
+        /// So many.
+        #[serde(default = "one")]
+        count: u64,
+        /// To whom.
+        #[serde(default)]
+        connection: Option<u64>,
+        /// What kind.
+        #[serde(default)]
+        kind: GarbageKind,
+        /// What is random follows from this.
+        #[serde(default)]
+        seed: u64,
+    },
+    /// Delays all messages by a time that drifts between two bounds, each connection's own; order is kept. Fires once
+    /// per message.
+    Delay {
+        /// Of this venue.
+        #[serde(with = "control::venue")]
+        venue: Venue,
+        /// To whom.
+        #[serde(default)]
+        connection: Option<u64>,
+        /// At least so many milliseconds.
+        #[serde(default = "six")]
+        min_ms: u64,
+        /// At most so many milliseconds.
+        #[serde(default = "nine")]
+        max_ms: u64,
+        /// The drift follows from this.
+        #[serde(default)]
+        seed: u64,
+        /// For so many milliseconds; none: until faults are cleared.
+        #[serde(default)]
+        for_ms: Option<u64>,
+    },
+    /// Leaves connections half-open: nothing is written or read any more, and nobody is told; then they are reset.
+    /// What is not sent is lost. Fires at once, once per connection.
+    HalfOpen {
+        /// Of this venue.
+        #[serde(with = "control::venue")]
+        venue: Venue,
+        /// Which one.
+        #[serde(default)]
+        connection: Option<u64>,
+        /// For so many milliseconds.
+        for_ms: u64,
+    },
+    /// Sends one text of more than 16 MiB. Fires at once, once per connection.
+    Oversized {
+        /// Of this venue.
+        #[serde(with = "control::venue")]
+        venue: Venue,
+        /// To whom.
+        #[serde(default)]
+        connection: Option<u64>,
+    },
+    /// Draws for each message of data whether something happens to it. Fires once per message to which something does;
+    /// each kind is counted apart as well.
+    Chaos {
+        /// Of this venue.
+        #[serde(with = "control::venue")]
+        venue: Venue,
+        /// To whom.
+        #[serde(default)]
+        connection: Option<u64>,
+        /// All draws follow from this, in the order of the messages.
+        #[serde(default)]
+        seed: u64,
+        /// Of 10,000 messages, so many.
+        per_10000: Rates,
+        /// For so many milliseconds; none: until faults are cleared.
+        #[serde(default)]
+        for_ms: Option<u64>,
+    },
 }
 
 const fn one() -> u64 {
     1
+}
+
+/// The delay of a good leg, unless asked otherwise: 6 to 9 ms.
+const fn six() -> u64 {
+    6
+}
+
+const fn nine() -> u64 {
+    9
+}
+
+const fn binance() -> Venue {
+    Venue::BinanceSpot
+}
+
+const fn kraken() -> Venue {
+    Venue::KrakenSpot
 }
 
 /// Why a fault cannot be set.
@@ -160,6 +311,9 @@ pub enum FaultError {
     /// The venue lists no such symbol.
     #[error("the venue {0} lists no such symbol")]
     UnknownSymbol(Venue),
+    /// The venue's protocol has nothing that this could falsify.
+    #[error("the venue {0} has no {1} here")]
+    Unsupported(Venue, &'static str),
     /// There is no book of the symbol to take a snapshot of.
     #[error("there is no book of that symbol yet")]
     NoBook,
@@ -208,6 +362,13 @@ impl Fault {
             Self::ResetIds { .. } => "reset_ids",
             Self::Silence { .. } => "silence",
             Self::PingFlood { .. } => "ping_flood",
+            Self::Duplicate { .. } => "duplicate",
+            Self::Reorder { .. } => "reorder",
+            Self::Garbage { .. } => "garbage",
+            Self::Delay { .. } => "delay",
+            Self::HalfOpen { .. } => "half_open",
+            Self::Oversized { .. } => "oversized",
+            Self::Chaos { .. } => "chaos",
         }
     }
 
@@ -220,9 +381,17 @@ impl Fault {
             | Self::DropDepth { venue, .. }
             | Self::FailRest { venue, .. }
             | Self::Silence { venue, .. }
-            | Self::PingFlood { venue, .. } => *venue,
-            Self::CorruptChecksum { .. } => Venue::KrakenSpot,
-            Self::StaleSnapshots { .. } | Self::ResetIds { .. } => Venue::BinanceSpot,
+            | Self::PingFlood { venue, .. }
+            | Self::CorruptChecksum { venue, .. }
+            | Self::StaleSnapshots { venue, .. }
+            | Self::ResetIds { venue, .. }
+            | Self::Duplicate { venue, .. }
+            | Self::Reorder { venue, .. }
+            | Self::Garbage { venue, .. }
+            | Self::Delay { venue, .. }
+            | Self::HalfOpen { venue, .. }
+            | Self::Oversized { venue, .. }
+            | Self::Chaos { venue, .. } => *venue,
         }
     }
 
@@ -232,11 +401,18 @@ impl Fault {
             | Self::CorruptChecksum { symbol, .. }
             | Self::StaleSnapshots { symbol, .. }
             | Self::ResetIds { symbol, .. } => Some(symbol),
-            Self::Silence { symbol, .. } => symbol.as_deref(),
+            Self::Silence { symbol, .. }
+            | Self::Duplicate { symbol, .. }
+            | Self::Reorder { symbol, .. }
+            | Self::Garbage { symbol, .. } => symbol.as_deref(),
             Self::Disconnect { .. }
             | Self::RefuseConnections { .. }
             | Self::FailRest { .. }
-            | Self::PingFlood { .. } => None,
+            | Self::PingFlood { .. }
+            | Self::Delay { .. }
+            | Self::HalfOpen { .. }
+            | Self::Oversized { .. }
+            | Self::Chaos { .. } => None,
         }
     }
 
@@ -254,7 +430,17 @@ impl Fault {
                 .and_then(|()| within("updates_ago", updates_ago.is_none_or(|ago| ago <= UPDATES_AGO_MAX))),
             Self::FailRest { count, status, .. } => within("count", count > 0)
                 .and_then(|()| within("status", status == 429 || (500..=599).contains(&status))),
-            Self::Disconnect { .. } | Self::ResetIds { .. } => Ok(()),
+            Self::Duplicate { count, .. } | Self::Reorder { count, .. } | Self::Garbage { count, .. } => {
+                within("count", count > 0)
+            }
+            Self::Delay { min_ms, max_ms, for_ms, .. } => {
+                within("max_ms", (min_ms..=DELAY_MS_MAX).contains(&max_ms)).and_then(|()| for_ms.map_or(Ok(()), lasts))
+            }
+            Self::HalfOpen { for_ms, .. } => lasts(for_ms),
+            Self::Chaos { per_10000, for_ms, .. } => {
+                within("per_10000", per_10000.fits()).and_then(|()| for_ms.map_or(Ok(()), lasts))
+            }
+            Self::Disconnect { .. } | Self::ResetIds { .. } | Self::Oversized { .. } => Ok(()),
         }
     }
 
@@ -262,13 +448,20 @@ impl Fault {
     fn bounds(&self) -> (u64, Option<Duration>) {
         let lasts = |for_ms: u64| Some(Duration::from_millis(for_ms));
         match *self {
-            Self::Disconnect { .. } | Self::ResetIds { .. } => (0, None),
+            Self::Disconnect { .. } | Self::ResetIds { .. } | Self::HalfOpen { .. } | Self::Oversized { .. } => {
+                (0, None)
+            }
             Self::RefuseConnections { for_ms, .. } | Self::PingFlood { for_ms, .. } => (u64::MAX, lasts(for_ms)),
-            Self::Silence { for_ms, .. } => (u64::MAX, for_ms.map(Duration::from_millis)),
+            Self::Silence { for_ms, .. } | Self::Delay { for_ms, .. } | Self::Chaos { for_ms, .. } => {
+                (u64::MAX, for_ms.map(Duration::from_millis))
+            }
             Self::DropDepth { count, .. }
             | Self::CorruptChecksum { count, .. }
             | Self::StaleSnapshots { count, .. }
-            | Self::FailRest { count, .. } => (count, None),
+            | Self::FailRest { count, .. }
+            | Self::Duplicate { count, .. }
+            | Self::Reorder { count, .. }
+            | Self::Garbage { count, .. } => (count, None),
         }
     }
 }
@@ -289,6 +482,10 @@ struct Armed {
     until: Option<Instant>,
     fired: u64,
     kept: Option<Arc<Snapshot>>,
+    /// Of what is random.
+    draws: Draws,
+    /// The delays of connections.
+    drifts: BTreeMap<u64, Drift>,
 }
 
 impl Armed {
@@ -321,7 +518,8 @@ impl Faults {
         if at_once > 0 {
             *self.fired.entry(fault.name()).or_default() += at_once;
         }
-        self.armed.push(Armed { id: self.next, fault, left, until, fired: at_once, kept });
+        let (draws, drifts) = (Draws::of(&fault), BTreeMap::new());
+        self.armed.push(Armed { id: self.next, fault, left, until, fired: at_once, kept, draws, drifts });
         Ok(self.next)
     }
 
@@ -342,6 +540,11 @@ impl Faults {
         }
     }
 
+    /// Nothing was ever set.
+    pub(super) const fn none(&self) -> bool {
+        self.armed.is_empty()
+    }
+
     /// Fires the first active fault that `meant` picks.
     fn fire<T>(&mut self, meant: impl Fn(&Armed) -> Option<T>) -> Option<T> {
         if self.armed.is_empty() {
@@ -353,11 +556,7 @@ impl Faults {
             Some((armed, meant))
         });
         let (armed, meant) = found?;
-        armed.fired += 1;
-        if armed.left != u64::MAX {
-            armed.left -= 1;
-        }
-        *self.fired.entry(armed.fault.name()).or_default() += 1;
+        count(armed, &mut self.fired);
         Some(meant)
     }
 
@@ -396,21 +595,31 @@ impl Faults {
     }
 
     /// Whether a checksum is falsified: for all (`to` is none), or for one connection.
-    pub(super) fn corrupts(&mut self, of: &str, to: Option<u64>) -> bool {
+    pub(super) fn corrupts(&mut self, at: Venue, of: &str, to: Option<u64>) -> bool {
         let meant = |armed: &Armed| {
-            matches!(&armed.fault, Fault::CorruptChecksum { symbol, connection, .. }
-                if symbol == of && *connection == to)
+            matches!(&armed.fault, Fault::CorruptChecksum { venue, symbol, connection, .. }
+                if *venue == at && symbol == of && *connection == to)
         };
         self.fire(|armed| meant(armed).then_some(())).is_some()
     }
 
-    /// Which old snapshot a depth request gets, if any.
-    pub(super) fn stale(&mut self, of: &str) -> Option<Stale> {
+    /// Whether a checksum of a symbol may be falsified now.
+    pub(super) fn may_corrupt(&self, at: Venue, of: &str) -> bool {
+        self.armed.iter().any(|armed| {
+            armed.left > 0
+                && matches!(&armed.fault, Fault::CorruptChecksum { venue, symbol, .. } if *venue == at && symbol == of)
+        })
+    }
+
+    /// Which old snapshot a depth request or a subscription gets, if any.
+    pub(super) fn stale(&mut self, at: Venue, of: &str) -> Option<Stale> {
         self.fire(|armed| match &armed.fault {
-            Fault::StaleSnapshots { symbol, updates_ago, .. } if symbol == of => match updates_ago {
-                Some(ago) => Some(Stale::Ago(*ago)),
-                None => armed.kept.clone().map(Stale::Kept),
-            },
+            Fault::StaleSnapshots { venue, symbol, updates_ago, .. } if *venue == at && symbol == of => {
+                match updates_ago {
+                    Some(ago) => Some(Stale::Ago(*ago)),
+                    None => armed.kept.clone().map(Stale::Kept),
+                }
+            }
             _ => None,
         })
     }
@@ -442,4 +651,13 @@ impl Faults {
         };
         FaultsReport { fired: self.fired.clone(), faults: self.armed.iter().map(report).collect() }
     }
+}
+
+/// Counts one firing.
+fn count(armed: &mut Armed, fired: &mut BTreeMap<&'static str, u64>) {
+    armed.fired += 1;
+    if armed.left != u64::MAX {
+        armed.left -= 1;
+    }
+    *fired.entry(armed.fault.name()).or_default() += 1;
 }

@@ -156,12 +156,27 @@ async fn answer(request: Request<Incoming>, shared: &Arc<Shared>, alive: mpsc::S
             _ => kraken_rest(&request, rest, &query, shared).into_response(),
         };
     }
+    if let Some((venue, rest)) = hall_path(&path) {
+        let opened = shared.world().hall(venue).and_then(|hall| hall.dialect().open(rest, &query));
+        return match opened {
+            Some(session) => upgrade(request, venue, Subscriptions::Hall(session), shared, alive),
+            None => hall_rest(&request, venue, rest, &query, shared).into_response(),
+        };
+    }
     let method = request.method().clone();
     let body = match Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await {
         Ok(body) => body.to_bytes(),
         Err(_) => return Reply::text(413, "the body is too large, or broke off\n").into_response(),
     };
     control::answer(&method, &path, &body, shared).into_response()
+}
+
+/// The venue in a path whose protocol is a dialect, and what follows it.
+fn hall_path(path: &str) -> Option<(Venue, &str)> {
+    let path = path.strip_prefix('/')?;
+    let (name, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
+    let venue = super::dialect::SPOKEN.into_iter().find(|venue| venue.name() == name)?;
+    Some((venue, rest))
 }
 
 /// The streams in a path that is one of Binance's WebSockets.
@@ -204,6 +219,16 @@ fn kraken_rest(request: &Request<Incoming>, path: &str, query: &str, shared: &Sh
     }
 }
 
+fn hall_rest(request: &Request<Incoming>, venue: Venue, path: &str, query: &str, shared: &Shared) -> Reply {
+    if request.method() != Method::GET {
+        return Reply::text(405, "GET is meant\n");
+    }
+    match shared.world().hall_mut(venue) {
+        Some((hall, bus)) => hall.get(path, query, bus),
+        None => Reply::not_found(),
+    }
+}
+
 /// Turns a request into a connection of a venue, or refuses it.
 fn upgrade(
     request: Request<Incoming>,
@@ -233,6 +258,9 @@ fn upgrade(
                     let (number, outbox) = world.bus.open(venue, subscriptions);
                     if venue == Venue::KrakenSpot {
                         Kraken::greet(&mut world.bus, number);
+                    }
+                    if let Some((hall, bus)) = world.hall_mut(venue) {
+                        hall.greet(bus, number);
                     }
                     (number, outbox)
                 };

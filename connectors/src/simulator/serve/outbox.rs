@@ -23,6 +23,8 @@ pub(super) enum End {
     Close(u16, &'static str),
     /// The socket is dropped without a word.
     Abort,
+    /// The socket is reset: what is on its way is lost too.
+    Reset,
 }
 
 /// The queue of one connection.
@@ -32,13 +34,19 @@ pub(super) struct Outbox {
     state: Mutex<State>,
     pushed: Notify,
     ended: Notify,
+    frozen: Notify,
     /// Told whenever something was taken.
     drained: Arc<Notify>,
 }
 
 #[derive(Debug)]
 struct State {
-    queue: VecDeque<Message>,
+    /// Each with the time before which it does not go out.
+    queue: VecDeque<(Message, Option<Instant>)>,
+    /// The latest of these times: order is kept.
+    due: Option<Instant>,
+    /// Until then nothing is written or read; what comes is lost, and then the socket is reset.
+    frozen: Option<Instant>,
     bytes: usize,
     end: Option<End>,
     /// The end that comes once the queue is empty.
@@ -49,33 +57,76 @@ struct State {
 
 impl Outbox {
     pub(super) fn new(bytes_max: usize, drained: Arc<Notify>) -> Self {
-        let state = State { queue: VecDeque::new(), bytes: 0, end: None, finish: None, taken: Instant::now() };
-        Self { bytes_max, state: Mutex::new(state), pushed: Notify::new(), ended: Notify::new(), drained }
+        let state = State {
+            queue: VecDeque::new(),
+            due: None,
+            frozen: None,
+            bytes: 0,
+            end: None,
+            finish: None,
+            taken: Instant::now(),
+        };
+        let (pushed, ended, frozen) = (Notify::new(), Notify::new(), Notify::new());
+        Self { bytes_max, state: Mutex::new(state), pushed, ended, frozen, drained }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a message. False when that passed the bound, which ends the connection.
-    pub(super) fn push(&self, message: Message) -> bool {
-        let mut state = self.state();
-        if state.end.is_some() || state.finish.is_some() {
-            return true;
-        }
+    /// Queues a message, to go out after a delay. False when that passed the bound, which ends the connection.
+    pub(super) fn push(&self, message: Message, delay: Option<Duration>) -> bool {
         let bytes = cost(&message);
-        if state.queue.is_empty() {
-            // From here on the socket has something to take.
-            state.taken = Instant::now();
-        } else if state.bytes.saturating_add(bytes) > self.bytes_max {
+        let mut state = self.state();
+        let fits = state.queue.is_empty() || state.bytes.saturating_add(bytes) <= self.bytes_max;
+        if !fits && state.end.is_none() && state.finish.is_none() && state.frozen.is_none() {
             drop(state);
             self.end(End::Abort);
             return false;
         }
-        state.bytes = state.bytes.saturating_add(bytes);
-        state.queue.push_back(message);
-        self.pushed.notify_one();
+        self.append(&mut state, message, delay);
         true
+    }
+
+    /// Queues a message whatever its size.
+    pub(super) fn push_huge(&self, message: Message) {
+        self.append(&mut self.state(), message, None);
+    }
+
+    fn append(&self, state: &mut State, message: Message, delay: Option<Duration>) {
+        if state.end.is_some() || state.finish.is_some() || state.frozen.is_some() {
+            return;
+        }
+        if state.queue.is_empty() {
+            // From here on the socket has something to take.
+            state.taken = Instant::now();
+        }
+        if let Some(delay) = delay {
+            state.due = state.due.max(Some(Instant::now() + delay));
+        }
+        let due = state.due.filter(|due| *due > Instant::now());
+        state.bytes = state.bytes.saturating_add(cost(&message));
+        state.queue.push_back((message, due));
+        self.pushed.notify_one();
+    }
+
+    /// From now on nothing is written or read for a while; then the socket is reset.
+    pub(super) fn freeze(&self, lasts: Duration) {
+        let mut state = self.state();
+        state.frozen = Some(Instant::now() + lasts);
+        state.queue.clear();
+        state.bytes = 0;
+        drop(state);
+        self.pushed.notify_one();
+        self.frozen.notify_one();
+        self.drained.notify_one();
+    }
+
+    /// Waits until nothing is written or read any more.
+    pub(super) async fn until_frozen(&self) {
+        while self.state().frozen.is_none() {
+            self.frozen.notified().await;
+        }
     }
 
     /// Ends the connection; the first end counts, and what is queued is not sent.
@@ -99,33 +150,52 @@ impl Outbox {
     /// What to send next; waits for it. None when the connection ends.
     pub(super) async fn next(&self) -> Option<Vec<Message>> {
         loop {
-            if self.state().end.is_some() {
-                return None;
-            }
             match self.take() {
-                Some(batch) => return Some(batch),
-                None if self.state().end.is_some() => return None,
-                None => self.pushed.notified().await,
+                Taken::Batch(batch) => return Some(batch),
+                Taken::End => return None,
+                Taken::Nothing => self.pushed.notified().await,
+                Taken::Later(due) => {
+                    // In vain, it is time.
+                    let _pushed = tokio::time::timeout_at(due.into(), self.pushed.notified()).await;
+                }
             }
         }
     }
 
-    fn take(&self) -> Option<Vec<Message>> {
+    fn take(&self) -> Taken {
+        let now = Instant::now();
         let mut state = self.state();
-        if state.queue.is_empty() {
-            if state.end.is_none() {
-                state.end = state.finish;
+        if let Some(until) = state.frozen.filter(|_| state.end.is_none()) {
+            if now < until {
+                return Taken::Later(until);
             }
-            return None;
+            state.end = Some(End::Reset);
+            self.ended.notify_one();
         }
-        let some = state.queue.len().min(BATCH_MAX);
-        let batch: Vec<Message> = state.queue.drain(..some).collect();
+        if state.queue.is_empty() && state.end.is_none() {
+            state.end = state.finish;
+        }
+        if state.end.is_some() {
+            return Taken::End;
+        }
+        let ready = |(_, due): &&(Message, Option<Instant>)| due.is_none_or(|due| due <= now);
+        let some = state.queue.iter().take(BATCH_MAX).take_while(ready).count();
+        if some == 0 {
+            let due = state.queue.front().and_then(|(_, due)| *due);
+            return due.map_or(Taken::Nothing, Taken::Later);
+        }
+        let batch: Vec<Message> = state.queue.drain(..some).map(|(message, _)| message).collect();
         let bytes: usize = batch.iter().map(cost).sum();
         state.bytes = state.bytes.saturating_sub(bytes);
-        state.taken = Instant::now();
+        state.taken = now;
         drop(state);
         self.drained.notify_one();
-        Some(batch)
+        Taken::Batch(batch)
+    }
+
+    /// How the connection ends, once it does.
+    pub(super) fn ending(&self) -> Option<End> {
+        self.state().end
     }
 
     /// Waits until the connection ends.
@@ -153,6 +223,15 @@ impl Outbox {
     pub(super) fn stuck(&self) -> Duration {
         self.state().taken.elapsed()
     }
+}
+
+/// What there is to send.
+enum Taken {
+    Batch(Vec<Message>),
+    /// Nothing before this time.
+    Later(Instant),
+    Nothing,
+    End,
 }
 
 fn cost(message: &Message) -> usize {

@@ -215,6 +215,13 @@ impl Book {
     }
 }
 
+/// A book with the id of its last change, as it was told.
+#[derive(Clone, Debug)]
+pub(super) struct Snapshot {
+    pub(super) last: u64,
+    pub(super) book: Book,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

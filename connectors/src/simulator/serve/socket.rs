@@ -11,8 +11,12 @@ use futures_util::{SinkExt, StreamExt, stream::SplitSink};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use market::Venue;
+use socket2::SockRef;
 use std::{sync::Arc, time::Duration};
-use tokio::time::{Interval, MissedTickBehavior};
+use tokio::{
+    net::TcpStream,
+    time::{Interval, MissedTickBehavior},
+};
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{
@@ -30,31 +34,36 @@ const WRITE_MAX: Duration = Duration::from_secs(30);
 /// The server is going away.
 const GOING_AWAY: u16 = 1001;
 
-type Socket = WebSocketStream<TokioIo<Upgraded>>;
+type Socket = WebSocketStream<TcpStream>;
 
 /// Serves a connection until either side ends it.
 pub(super) async fn serve(upgraded: Upgraded, venue: Venue, number: u64, outbox: Arc<Outbox>, shared: &Arc<Shared>) {
     let config =
         WebSocketConfig::default().max_message_size(Some(REQUEST_BYTES_MAX)).max_frame_size(Some(REQUEST_BYTES_MAX));
-    let socket = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
+    // The connection that was accepted is one of TCP.
+    let Ok(parts) = upgraded.downcast::<TokioIo<TcpStream>>() else { return };
+    let (tcp, read) = (parts.io.into_inner(), parts.read_buf.to_vec());
+    let handle = SockRef::from(&tcp).try_clone();
+    let socket = WebSocketStream::from_partially_read(tcp, read, Role::Server, Some(config)).await;
     let (sink, mut stream) = socket.split();
     let mut writing = tokio::spawn(write(sink, Arc::clone(&outbox)));
     let mut stop = shared.stop.subscribe();
     let mut pings = every(shared.beats.ping);
     let mut heartbeats = every(shared.beats.heartbeat);
-    let mut stopping = false;
+    let (mut stopping, mut frozen) = (false, false);
     let end = loop {
         tokio::select! {
             end = &mut writing => break end.ok().flatten(),
-            message = stream.next() => match message {
+            () = outbox.until_frozen(), if !frozen => frozen = true,
+            message = stream.next(), if !frozen => match message {
                 Some(Ok(message)) => receive(shared, venue, number, &message),
                 Some(Err(_)) | None => {
                     outbox.end(End::Abort);
                     break None;
                 }
             },
-            _ = pings.tick(), if venue == Venue::BinanceSpot => ping(shared, number, &outbox),
-            _ = heartbeats.tick(), if venue == Venue::KrakenSpot => Kraken::beat(&mut shared.world().bus, number),
+            _ = pings.tick(), if venue == Venue::BinanceSpot && !frozen => ping(shared, number, &outbox),
+            _ = heartbeats.tick(), if venue != Venue::BinanceSpot => beat(shared, venue, number),
             _ = stop.wait_for(|stop| *stop), if !stopping => {
                 // The writing ends with it.
                 stopping = true;
@@ -63,6 +72,12 @@ pub(super) async fn serve(upgraded: Upgraded, venue: Venue, number: u64, outbox:
         }
     };
     writing.abort();
+    if outbox.ending() == Some(End::Reset) {
+        // With nothing to linger for, the end of the socket is a reset.
+        let reset = handle.and_then(|handle| handle.set_linger(Some(Duration::ZERO)));
+        tracing::trace!(%venue, number, ?reset, "reset");
+        return;
+    }
     if end.is_some() {
         // The close frame is on its way: the other side may answer it.
         let answered = async { while let Some(Ok(_)) = stream.next().await {} };
@@ -87,6 +102,15 @@ fn ping(shared: &Shared, number: u64, outbox: &Outbox) {
     }
 }
 
+/// What a venue sends by itself every so often.
+fn beat(shared: &Shared, venue: Venue, number: u64) {
+    let mut world = shared.world();
+    match world.hall_mut(venue) {
+        Some((hall, bus)) => hall.beat(bus, number),
+        None => Kraken::beat(&mut world.bus, number),
+    }
+}
+
 fn receive(shared: &Shared, venue: Venue, number: u64, message: &Message) {
     let world = &mut *shared.world();
     let text = match message {
@@ -100,6 +124,11 @@ fn receive(shared: &Shared, venue: Venue, number: u64, message: &Message) {
     match (venue, text, &mut world.kraken) {
         (Venue::BinanceSpot, text, _) => binance_spot::receive(&mut world.bus, number, text),
         (Venue::KrakenSpot, Some(text), Some(kraken)) => kraken.receive(&mut world.bus, number, text),
+        (venue, Some(text), _) => {
+            if let Some((hall, bus)) = world.hall_mut(venue) {
+                hall.receive(bus, number, text);
+            }
+        }
         _ => {}
     }
     // The tape may wait for subscribers.

@@ -2,18 +2,24 @@
 //!
 //! Never: a frame while the server is paused or waits for subscribers.
 
-use super::{Shared, binance_spot::Binance, kraken_spot::Kraken};
+use super::{Shared, http::unix_ns, world::World};
 use crate::{
     capture::{CaptureError, CaptureFrame, MergedCaptures},
     raw::RawFrame,
     simulator::Simulator,
 };
 use market::Venue;
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::sync::mpsc;
 
 /// The simulated market is advanced this often.
 const BEAT: Duration = Duration::from_millis(5);
+/// Books that stand still are looked for this often.
+const IDLE_LOOK: Duration = Duration::from_millis(50);
 /// So much simulated time is served in one beat when the process was late: it catches up at four times the pace, so
 /// that connections which read are not flooded.
 const STEP_NS: u64 = 20_000_000;
@@ -36,16 +42,11 @@ pub(super) struct Captures {
 
 impl Captures {
     /// Looks through all frames: what the venue lists.
-    pub(super) fn scan(&self, binance: &mut Option<Binance>, kraken: &mut Option<Kraken>) -> Result<(), CaptureError> {
+    pub(super) fn scan(&self, world: &mut World) -> Result<(), CaptureError> {
         for frame in MergedCaptures::open(&self.files)? {
             let frame = frame?;
             if self.takes(&frame.frame) {
-                if let Some(binance) = binance {
-                    binance.scan(&frame.frame);
-                }
-                if let Some(kraken) = kraken {
-                    kraken.scan(&frame.frame);
-                }
+                world.scan(&frame.frame);
             }
         }
         Ok(())
@@ -108,7 +109,8 @@ async fn start(shared: &Shared) {
 async fn market(mut simulator: Simulator, shared: &Shared) -> Result<(), CaptureError> {
     start(shared).await;
     let start_ns = simulator.now_ns();
-    let mut frames = Vec::new();
+    let (mut frames, mut happened) = (Vec::new(), Vec::new());
+    let mut looked = Instant::now();
     let mut beat = tokio::time::interval(BEAT);
     beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -119,9 +121,16 @@ async fn market(mut simulator: Simulator, shared: &Shared) -> Result<(), Capture
         if world.progress.paused {
             continue;
         }
-        simulator.advance(now_ns.min(simulator.now_ns().saturating_add(STEP_NS)), &mut frames);
+        simulator.run(now_ns.min(simulator.now_ns().saturating_add(STEP_NS)), &mut frames, &mut happened);
         for (venue, frame) in frames.drain(..) {
             world.frame(venue, &frame);
+        }
+        for happening in happened.drain(..) {
+            world.happened(&happening);
+        }
+        if looked.elapsed() >= IDLE_LOOK {
+            looked = Instant::now();
+            world.idle(shared.idle, unix_ns());
         }
     }
 }

@@ -6,18 +6,22 @@ use super::{
     binance_spot::Binance,
     bus::Bus,
     control,
-    faults::{Ending, Fault, FaultError},
+    faults::{Ending, Fault, FaultError, OVERSIZED_BYTES},
+    hall::Hall,
     kraken_spot::Kraken,
     outbox::End,
-    reference::{Book, Ladder},
+    reference::{Book, Ladder, Snapshot},
 };
-use crate::raw::RawFrame;
+use crate::{raw::RawFrame, simulator::plain::Happening};
 use market::Venue;
 use serde::Serialize;
 use std::{
+    fmt::Write,
     net::SocketAddr,
+    sync::Arc,
     time::{Duration, Instant},
 };
+use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
 /// The reference book of one instrument, spelled as the venue did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -31,7 +35,7 @@ pub struct VenueSimBook {
     pub bids: Vec<(String, String)>,
     /// Price and quantity, best first.
     pub asks: Vec<(String, String)>,
-    /// The id of the last change, as served (Binance); none where the venue has none.
+    /// The id of the last change, as served; none where the venue has none.
     pub last_update_id: Option<u64>,
 }
 
@@ -43,7 +47,8 @@ pub struct VenueSimConnection {
     pub venue: Venue,
     /// Its place in the order of opening at its venue, from 1.
     pub connection: u64,
-    /// Binance: stream names; Kraken: `book:BTC/USD:25`, `trade:BTC/USD`.
+    /// Binance: stream names; Kraken: `book:BTC/USD:25`, `trade:BTC/USD`; Deribit: channels; others: `books:BTC-USDT`, as
+    /// the venue names its channel.
     pub subscriptions: Vec<String>,
     /// Messages that were queued for it since it opened.
     pub sent: u64,
@@ -72,9 +77,9 @@ pub struct VenueSimState {
     pub failed: Option<String>,
     /// Frames that were passed on although they could not be read.
     pub unread: u64,
-    /// Served Kraken checksums that the reference book confirms.
+    /// Recorded or worded checksums that the reference book confirms.
     pub checksums_confirmed: u64,
-    /// Served Kraken checksums that it does not.
+    /// Those that it does not.
     pub checksums_differing: u64,
     /// Connections opened since the start.
     pub opened: u64,
@@ -130,16 +135,63 @@ pub(super) struct Flood {
 pub(super) struct World {
     pub(super) binance: Option<Binance>,
     pub(super) kraken: Option<Kraken>,
+    /// The venues that speak a dialect.
+    pub(super) halls: Vec<Hall>,
     pub(super) bus: Bus,
     pub(super) progress: Progress,
 }
 
 impl World {
-    pub(super) const fn serves(&self, venue: Venue) -> bool {
+    pub(super) fn serves(&self, venue: Venue) -> bool {
         match venue {
             Venue::BinanceSpot => self.binance.is_some(),
             Venue::KrakenSpot => self.kraken.is_some(),
-            _ => false,
+            _ => self.hall(venue).is_some(),
+        }
+    }
+
+    pub(super) fn hall(&self, venue: Venue) -> Option<&Hall> {
+        self.halls.iter().find(|hall| hall.venue() == venue)
+    }
+
+    /// The hall of a venue, and the connections.
+    pub(super) fn hall_mut(&mut self, venue: Venue) -> Option<(&mut Hall, &mut Bus)> {
+        let hall = self.halls.iter_mut().find(|hall| hall.venue() == venue)?;
+        Some((hall, &mut self.bus))
+    }
+
+    /// Looks at a capture's frame before anything is served.
+    pub(super) fn scan(&mut self, frame: &RawFrame) {
+        if let Some(binance) = &mut self.binance {
+            binance.scan(frame);
+        }
+        if let Some(kraken) = &mut self.kraken {
+            kraken.scan(frame);
+        }
+        for hall in &mut self.halls {
+            hall.scan(frame);
+        }
+    }
+
+    /// How many instruments are listed.
+    pub(super) fn listed(&self) -> usize {
+        self.binance.as_ref().map_or(0, |binance| binance.instruments().len())
+            + self.kraken.as_ref().map_or(0, |kraken| kraken.instruments().len())
+            + self.halls.iter().map(|hall| hall.stock().all().len()).sum::<usize>()
+    }
+
+    /// Serves what happened in the simulated market.
+    pub(super) fn happened(&mut self, happening: &Happening) {
+        self.progress.position += 1;
+        if let Some((hall, bus)) = self.hall_mut(happening.venue) {
+            hall.happened(happening, bus);
+        }
+    }
+
+    /// Tells the subscribers of books that stand still that they do.
+    pub(super) fn idle(&mut self, idle: Duration, at_ns: u64) {
+        for hall in &mut self.halls {
+            hall.idle(idle, at_ns, &mut self.bus);
         }
     }
 
@@ -157,7 +209,11 @@ impl World {
                     kraken.frame(frame, &mut self.bus);
                 }
             }
-            _ => {}
+            _ => {
+                if let Some((hall, bus)) = self.hall_mut(venue) {
+                    hall.frame(frame, bus);
+                }
+            }
         }
     }
 
@@ -169,6 +225,7 @@ impl World {
         if let Some(kraken) = &mut self.kraken {
             kraken.restart();
         }
+        self.halls.iter_mut().for_each(Hall::restart);
         for connection in &self.bus.connections {
             connection.outbox.finish(End::Close(1001, ""));
         }
@@ -191,50 +248,97 @@ impl World {
         }
     }
 
-    /// Sets a fault; a flood of pings is given back, to be sent.
-    pub(super) fn set_fault(&mut self, fault: Fault) -> Result<(u64, Option<Flood>), FaultError> {
+    /// Whether the fault's venue and symbol are served, and have what it falsifies.
+    fn can(&self, fault: &Fault) -> Result<(), FaultError> {
         let venue = fault.venue();
         if !self.serves(venue) {
             return Err(FaultError::UnknownVenue(venue));
         }
-        if let Some(symbol) = fault.symbol() {
-            let listed = match venue {
-                Venue::BinanceSpot => self.binance.as_ref().is_some_and(|at| at.instrument(symbol).is_some()),
-                Venue::KrakenSpot => self.kraken.as_ref().is_some_and(|at| at.instrument(symbol).is_some()),
-                _ => false,
-            };
-            if !listed {
-                return Err(FaultError::UnknownSymbol(venue));
-            }
+        let listed = |symbol: &str| match venue {
+            Venue::BinanceSpot => self.binance.as_ref().is_some_and(|at| at.instrument(symbol).is_some()),
+            Venue::KrakenSpot => self.kraken.as_ref().is_some_and(|at| at.instrument(symbol).is_some()),
+            _ => self.hall(venue).is_some_and(|hall| hall.stock().get(symbol).is_some()),
+        };
+        if fault.symbol().is_some_and(|symbol| !listed(symbol)) {
+            return Err(FaultError::UnknownSymbol(venue));
         }
-        self.bus.faults.check(&fault)?;
-        let (mut at_once, mut kept, mut every) = (0, None, None);
-        match &fault {
+        let dialect = self.hall(venue).map(Hall::dialect);
+        let (has, what) = match fault {
+            Fault::CorruptChecksum { .. } => {
+                (dialect.map_or(venue == Venue::KrakenSpot, |dialect| dialect.checks()), "checksums")
+            }
+            Fault::ResetIds { .. } => (dialect.map_or(venue == Venue::BinanceSpot, |dialect| dialect.numbers()), "ids"),
+            _ => (true, ""),
+        };
+        if has { Ok(()) } else { Err(FaultError::Unsupported(venue, what)) }
+    }
+
+    /// The book of a symbol as it is told now.
+    fn snapshot(&self, venue: Venue, symbol: &str) -> Option<Arc<Snapshot>> {
+        match venue {
+            Venue::BinanceSpot => self.binance.as_ref()?.instrument(symbol)?.snapshot().map(Arc::new),
+            Venue::KrakenSpot => self.kraken.as_ref()?.instrument(symbol)?.ago(0).map(Arc::new),
+            _ => self.hall(venue)?.stock().get(symbol)?.snapshot().map(Arc::new),
+        }
+    }
+
+    /// Does what a fault does at once; gives how often.
+    fn at_once(&mut self, fault: &Fault) -> u64 {
+        let mut fired = 0;
+        match fault {
             Fault::Disconnect { venue, connection, ending } => {
                 let end = match ending {
                     Ending::Normal => End::Close(1000, ""),
                     Ending::GoingAway => End::Close(1001, ""),
                     Ending::Abort => End::Abort,
+                    Ending::Reset => End::Reset,
                 };
                 for connection in self.bus.chosen(*venue, *connection) {
                     connection.outbox.end(end);
-                    at_once += 1;
+                    fired += 1;
                 }
             }
-            Fault::ResetIds { symbol, next_id } => {
-                if let Some(binance) = &mut self.binance {
-                    at_once = u64::from(binance.reset(symbol, *next_id));
+            Fault::HalfOpen { venue, connection, for_ms } => {
+                for connection in self.bus.chosen(*venue, *connection) {
+                    connection.outbox.freeze(Duration::from_millis(*for_ms));
+                    fired += 1;
                 }
             }
-            Fault::StaleSnapshots { symbol, .. } => {
-                let book = self.binance.as_ref().and_then(|binance| binance.instrument(symbol)?.snapshot());
-                kept = Some(book.ok_or(FaultError::NoBook)?.into());
+            Fault::Oversized { venue, connection } => {
+                let text = Utf8Bytes::from(format!("{{\"pad\":\"{}\"}}", "x".repeat(OVERSIZED_BYTES)));
+                for connection in self.bus.chosen(*venue, *connection) {
+                    connection.outbox.push_huge(Message::Text(text.clone()));
+                    fired += 1;
+                }
             }
-            Fault::PingFlood { venue, connection, every_ms, .. } => {
-                every = Some((*venue, *connection, Duration::from_millis(*every_ms)));
+            Fault::ResetIds { venue: Venue::BinanceSpot, symbol, next_id } => {
+                fired += self.binance.as_mut().map_or(0, |binance| u64::from(binance.reset(symbol, *next_id)));
+            }
+            Fault::ResetIds { venue, symbol, next_id } => {
+                fired += self.hall_mut(*venue).map_or(0, |(hall, _)| u64::from(hall.reset(symbol, *next_id)));
             }
             _ => {}
         }
+        fired
+    }
+
+    /// Sets a fault; a flood of pings is given back, to be sent.
+    pub(super) fn set_fault(&mut self, fault: Fault) -> Result<(u64, Option<Flood>), FaultError> {
+        self.can(&fault)?;
+        self.bus.faults.check(&fault)?;
+        let kept = match &fault {
+            Fault::StaleSnapshots { venue, symbol, .. } => {
+                Some(self.snapshot(*venue, symbol).ok_or(FaultError::NoBook)?)
+            }
+            _ => None,
+        };
+        let every = match &fault {
+            Fault::PingFlood { venue, connection, every_ms, .. } => {
+                Some((*venue, *connection, Duration::from_millis(*every_ms)))
+            }
+            _ => None,
+        };
+        let at_once = self.at_once(&fault);
         let id = self.bus.faults.arm(fault, at_once, kept)?;
         Ok((id, every.map(|(venue, connection, every)| Flood { id, venue, connection, every })))
     }
@@ -262,6 +366,13 @@ impl World {
                 books.push(of(Venue::KrakenSpot, &instrument.listed.symbol, book, None));
             }
         }
+        for hall in &self.halls {
+            for instrument in hall.stock().all() {
+                if let Some(book) = instrument.book() {
+                    books.push(of(hall.venue(), &instrument.listed.symbol, book, instrument.told()));
+                }
+            }
+        }
         books
     }
 
@@ -275,9 +386,11 @@ impl World {
             pings: open.pings,
             pongs: open.pongs,
         };
-        let checksums = self.kraken.as_ref().map_or((0, 0), |kraken| kraken.checksums);
+        let own = self.kraken.as_ref().map_or((0, 0), |kraken| kraken.checksums);
+        let checksums = self.halls.iter().fold(own, |sum, hall| (sum.0 + hall.checksums.0, sum.1 + hall.checksums.1));
         let unread = self.binance.as_ref().map_or(0, |binance| binance.unread)
-            + self.kraken.as_ref().map_or(0, |kraken| kraken.unread);
+            + self.kraken.as_ref().map_or(0, |kraken| kraken.unread)
+            + self.halls.iter().map(|hall| hall.unread).sum::<u64>();
         VenueSimState {
             position: self.progress.position,
             round: self.progress.round,
@@ -303,8 +416,18 @@ impl World {
             .kraken
             .is_some()
             .then(|| format!("kraken_spot   ws://{address}/kraken_spot/v2  http://{address}/kraken_spot/0/public\n"));
+        let mut halls = String::new();
+        for hall in &self.halls {
+            let (name, (sockets, rest)) = (hall.venue().name(), hall.dialect().addresses());
+            // Writing to a string cannot fail.
+            let _written = write!(halls, "{name:<13}");
+            for socket in sockets {
+                let _written = write!(halls, " ws://{address}/{name}{socket} ");
+            }
+            let _written = writeln!(halls, " http://{address}/{name}{rest}");
+        }
         let control =
             format!("control       http://{address}/sim/books /sim/state /sim/faults /sim/pause /sim/resume\n");
-        [binance, kraken, Some(control)].into_iter().flatten().collect()
+        [binance, kraken, Some(halls), Some(control)].into_iter().flatten().collect()
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! Never: more levels than asked for, or a body that the venue would not send.
 
-use super::{Binance, Instrument, Snapshot, VENUE};
+use super::{Binance, Instrument, VENUE};
 use crate::simulator::serve::{
     bus::Bus,
     faults::Stale,
     http::{Reply, unix_ms},
-    reference::{Ladder, Level},
+    reference::{Ladder, Level, Snapshot},
 };
 use serde_json::{Value, json};
 use std::{fmt::Write, sync::Arc};
@@ -126,7 +126,7 @@ impl Binance {
             }
         };
         let Some(instrument) = self.instrument(&symbol) else { return refused(-1121, "Invalid symbol.") };
-        let snapshot = match bus.faults.stale(&symbol) {
+        let snapshot = match bus.faults.stale(VENUE, &symbol) {
             Some(Stale::Kept(kept)) => Some(kept),
             Some(Stale::Ago(updates)) => instrument.snapshot_ago(updates).map(Arc::new),
             None => instrument.snapshot().map(Arc::new),

@@ -5,7 +5,8 @@
 use super::{DEPTHS, Kraken, VENUE};
 use crate::simulator::{
     serve::{
-        bus::{Bus, Subscriptions},
+        bus::{Bus, Kind, Subscriptions},
+        faults::Stale,
         http::unix_ns,
     },
     text,
@@ -236,7 +237,13 @@ impl Kraken {
     fn send_snapshot(&self, bus: &mut Bus, number: u64, channel: &str, symbol: &str, depth: usize) {
         let Some(instrument) = self.instrument(symbol) else { return };
         let text = match channel {
-            "book" => instrument.snapshot(depth),
+            "book" if instrument.book().is_some() => match bus.faults.stale(VENUE, symbol) {
+                Some(Stale::Kept(kept)) => Some(instrument.snapshot_of(&kept.book, depth)),
+                Some(Stale::Ago(updates)) => {
+                    instrument.ago(updates).map(|kept| instrument.snapshot_of(&kept.book, depth))
+                }
+                None => instrument.snapshot(depth),
+            },
             "trade" => {
                 let trades: Vec<&str> = instrument.trades.iter().map(|trade| &**trade).collect();
                 Some(format!("{{\"channel\":\"trade\",\"type\":\"snapshot\",\"data\":[{}]}}", trades.join(",")))
@@ -245,7 +252,8 @@ impl Kraken {
         };
         let found = bus.connections.iter().position(|at| at.venue == VENUE && at.number == number);
         if let (Some(text), Some(index)) = (text, found) {
-            bus.data(index, symbol, text.into());
+            let kind = if channel == "book" { Kind::Snapshot } else { Kind::Other };
+            bus.data(index, symbol, kind, text.into());
         }
     }
 
