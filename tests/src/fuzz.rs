@@ -91,7 +91,7 @@ pub fn feed(data: &[u8]) {
     let mut decoder = Decoder::new(Arc::new(listings));
     let clock = CutClock { origin_ns: START_NS, cut_ns: STEP_NS };
     let limits = Limits::default();
-    let mut lane = Lane::new(LaneConfig { clock, limits, silent_ns: SILENT_NS, admitted: true });
+    let mut lane = Lane::new(LaneConfig { clock, limits, silent_ns: SILENT_NS, silent_intervals: 0, admitted: true });
     let mut shown: HashMap<SymbolId, Version> = HashMap::default();
     let mut events = Vec::new();
     for (at, frame) in (0_u64..).zip(frames) {
