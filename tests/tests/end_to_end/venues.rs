@@ -27,6 +27,9 @@ use std::{
 use tempfile::TempDir;
 use wire::Channel;
 
+/// How often the watching terminal looks whether it shall stop.
+const TURN: Duration = Duration::from_millis(100);
+
 /// Venues, a server without a store that is connected to them on two legs, and a terminal that watches every book.
 struct Stage {
     market: Market,
@@ -114,8 +117,7 @@ fn watch(url: &str, stop: &AtomicBool) -> Result<Watcher> {
     runtime.block_on(async {
         let mut watcher = Watcher::new(url, &all_of(&[Channel::Book]))?;
         while !stop.load(Relaxed) {
-            let frames = watcher.session().stats().frames;
-            watcher.until("frames come", |watcher| watcher.session().stats().frames > frames).await?;
+            watcher.turn(TURN).await?;
         }
         Ok(watcher)
     })

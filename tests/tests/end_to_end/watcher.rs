@@ -6,8 +6,8 @@ use anyhow::{Context, Result, ensure};
 use market::{Side, Version};
 use receiver::{Notice, Session, Terminal};
 use sprag_tests::process::PATIENCE;
-use std::collections::BTreeMap;
-use tokio::time::{Instant, timeout_at};
+use std::{collections::BTreeMap, time::Duration};
+use tokio::time::{Instant, timeout, timeout_at};
 use wire::{Channel, SubscriptionItem};
 
 /// Subscriptions to everything of the channels.
@@ -52,6 +52,14 @@ impl Watcher {
             notices.iter().try_for_each(|notice| self.take(notice))?;
         }
         Ok(())
+    }
+
+    /// Takes what comes next, if it comes within that time.
+    pub(crate) async fn turn(&mut self, within: Duration) -> Result<()> {
+        match timeout(within, self.terminal.next()).await {
+            Ok(notices) => notices?.iter().try_for_each(|notice| self.take(notice)),
+            Err(_) => Ok(()),
+        }
     }
 
     /// Goes on until the connection ends.
