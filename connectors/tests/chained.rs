@@ -2,12 +2,15 @@
 //!
 //! Never: a copy of the corpus in the project, or a failure because it is absent.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use connectors::{
     capture::MergedCaptures,
     decoder::Decoder,
     raw::{RawFrame, RawKind, RawPayload},
     venue_feed::{FeedCounts, listings::Listings},
 };
+use foldhash::{HashMap, HashMapExt};
 use market::{
     Body, Decimal, Directory, Event, FeedState, Guard, Scale, Side, SymbolId, TickChange, U256, Venue, Window,
     guard::{Limits, Offer},
@@ -16,7 +19,7 @@ use market::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -71,7 +74,8 @@ fn apply(levels: &mut Levels, ticks: &[TickChange], scale: Scale, window: Window
         set(levels, tick.side, price, quantity);
     }
     let Window::Best(depth) = window else { return 0 };
-    let beyond = |side| levels.keys().filter(|(at, _)| *at == side).count().saturating_sub(depth as usize);
+    let depth = usize::try_from(depth).unwrap();
+    let beyond = |side| levels.keys().filter(|(at, _)| *at == side).count().saturating_sub(depth);
     beyond(Side::Bid) + beyond(Side::Ask)
 }
 

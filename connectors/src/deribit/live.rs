@@ -67,7 +67,7 @@ const IS_SNAPSHOT: &str = r#""type":"snapshot""#;
 pub struct Deribit;
 
 impl Deribit {
-    fn request(method: &str, params: Value, id: u64) -> String {
+    fn request(method: &str, params: &Value, id: u64) -> String {
         json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string()
     }
 }
@@ -92,19 +92,19 @@ impl Protocol for Deribit {
     fn subscribe(&self, symbols: &[&str], id: u64) -> String {
         let both = |symbol: &&str| [book_of(symbol), format!("trades.{symbol}.100ms")];
         let channels: Vec<_> = symbols.iter().flat_map(both).collect();
-        Self::request("public/subscribe", json!({ "channels": channels }), id)
+        Self::request("public/subscribe", &json!({ "channels": channels }), id)
     }
 
     fn greeting(&self, id: u64) -> Vec<String> {
         let state = json!({ "channels": ["platform_state"] });
         vec![
-            Self::request("public/set_heartbeat", json!({ "interval": HEARTBEAT_S }), id),
-            Self::request("public/subscribe", state, id.saturating_add(1)),
+            Self::request("public/set_heartbeat", &json!({ "interval": HEARTBEAT_S }), id),
+            Self::request("public/subscribe", &state, id.saturating_add(1)),
         ]
     }
 
     fn unsubscribe(&self, symbol: &str, _handle: Option<&str>, id: u64) -> String {
-        Self::request("public/unsubscribe", json!({ "channels": [book_of(symbol)] }), id)
+        Self::request("public/unsubscribe", &json!({ "channels": [book_of(symbol)] }), id)
     }
 
     fn subscribe_beside(&self, _symbols: &[&str], _id: u64) -> Option<String> {
@@ -123,7 +123,7 @@ impl Protocol for Deribit {
         let Ok(envelope) = serde_json::from_str::<Envelope<'a>>(text) else { return Answer::Life };
         match (envelope.method.as_deref(), envelope.params, envelope.id) {
             (Some("heartbeat"), Some(params), _) if params.kind.as_deref() == Some("test_request") => {
-                Answer::Respond(Self::request("public/test", json!({}), TEST_ID))
+                Answer::Respond(Self::request("public/test", &json!({}), TEST_ID))
             }
             (Some("subscription"), Some(params), _) => {
                 // The same in another order of fields.
@@ -152,12 +152,12 @@ impl Protocol for Deribit {
 
     fn assets(&self, body: &str) -> Result<Vec<SymbolAssets>, Undecodable> {
         let listed: Instruments<'_> = venue_feed::json(VENUE, body)?;
-        Ok(listed.result.into_iter().filter_map(assets_of).collect())
+        Ok(listed.result.iter().filter_map(assets_of).collect())
     }
 }
 
 /// Contracts are assets of their own; combinations are not taken.
-fn assets_of(listed: Listed<'_>) -> Option<SymbolAssets> {
+fn assets_of(listed: &Listed<'_>) -> Option<SymbolAssets> {
     let base = match &*listed.kind {
         "spot" => &listed.base,
         "future" | "option" => &listed.symbol,
@@ -189,6 +189,7 @@ struct Listed<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::leg::{Action, Leg, Note};
 
     fn value(text: &str) -> Value {
         serde_json::from_str(text).unwrap()
@@ -247,6 +248,40 @@ mod tests {
         assert_eq!(value(&text), json!({"jsonrpc":"2.0","id":0,"method":"public/test","params":{}}));
         let heartbeat = r#"{"jsonrpc":"2.0","method":"heartbeat","params":{"type":"heartbeat"}}"#;
         assert_eq!(Deribit.understand(heartbeat), Answer::Life);
+    }
+
+    /// What a leg sends now, what it notes left out.
+    fn sent(leg: &mut Leg, now_ns: u64) -> Vec<String> {
+        let text = |action| match action {
+            Action::Send(text) => Some(text),
+            Action::Connect | Action::Note(Note::Resubscribed(_)) => None,
+            other => panic!("{other:?}"),
+        };
+        std::iter::from_fn(|| leg.poll(now_ns)).filter_map(text).collect()
+    }
+
+    #[test]
+    fn a_leg_subscribes_answers_and_begins_one_instrument_anew() {
+        const SECOND: u64 = 1_000_000_000;
+        let symbols = ["BTC-PERPETUAL".into(), "ETH-PERPETUAL".into()];
+        let mut leg = Leg::new(&Deribit, &symbols, 0, 0);
+        assert!(sent(&mut leg, 0).is_empty());
+        leg.opened(1);
+        let subscribed = Deribit.subscribe(&["BTC-PERPETUAL", "ETH-PERPETUAL"], 3);
+        assert_eq!(sent(&mut leg, 1), [Deribit.greeting(1), vec![subscribed]].concat());
+        leg.message(2, r#"{"jsonrpc":"2.0","id":1,"result":"ok"}"#);
+        leg.message(2, r#"{"jsonrpc":"2.0","id":2,"result":["platform_state"]}"#);
+        leg.message(2, r#"{"jsonrpc":"2.0","id":3,"result":["book.BTC-PERPETUAL.100ms"]}"#);
+        for symbol in ["BTC-PERPETUAL", "ETH-PERPETUAL"] {
+            leg.message(3, &format!(r#"{NOTIFICATION}book.{symbol}.100ms{SNAPSHOT}}}}}}}"#));
+        }
+        leg.message(4, r#"{"jsonrpc":"2.0","method":"heartbeat","params":{"type":"test_request"}}"#);
+        assert_eq!(sent(&mut leg, SECOND), [Deribit::request("public/test", &json!({}), TEST_ID)]);
+        leg.message(SECOND, r#"{"jsonrpc":"2.0","id":0,"result":{"version":"1.2.26"}}"#);
+        assert!(leg.resubscribe(SECOND, "ETH-PERPETUAL"));
+        assert_eq!(sent(&mut leg, SECOND), [Deribit.unsubscribe("ETH-PERPETUAL", None, 4)]);
+        leg.message(SECOND, r#"{"jsonrpc":"2.0","id":4,"result":["book.ETH-PERPETUAL.100ms"]}"#);
+        assert_eq!(sent(&mut leg, 2 * SECOND), [Deribit.subscribe(&["ETH-PERPETUAL"], 5)]);
     }
 
     #[test]

@@ -190,7 +190,10 @@ struct Listed<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::venue_feed::listings::SYMBOL_BYTES_MAX;
+    use crate::{
+        live::leg::{Action, Leg, Note},
+        venue_feed::listings::SYMBOL_BYTES_MAX,
+    };
 
     #[test]
     fn requests_are_the_documented_ones() {
@@ -218,7 +221,7 @@ mod tests {
         let symbol = "X".repeat(SYMBOL_BYTES_MAX);
         let most = Okx.subscribe(&vec![&*symbol; TERMS.batch], u64::MAX);
         assert!(most.len() <= 64 << 10, "{}", most.len());
-        assert!(TERMS.ping_ms + 5_000 <= TERMS.silence_ms);
+        const { assert!(TERMS.ping_ms + 5_000 <= TERMS.silence_ms) };
     }
 
     #[test]
@@ -289,6 +292,46 @@ mod tests {
         ] {
             assert_eq!(Okx.understand(text), Answer::Life, "{text}");
         }
+    }
+
+    /// What a leg sends now, what it notes left out.
+    fn sent(leg: &mut Leg, now_ns: u64) -> Vec<String> {
+        let text = |action| match action {
+            Action::Send(text) => Some(text),
+            Action::Connect | Action::Note(Note::Resubscribed(_)) => None,
+            other => panic!("{other:?}"),
+        };
+        std::iter::from_fn(|| leg.poll(now_ns)).filter_map(text).collect()
+    }
+
+    #[test]
+    fn a_leg_subscribes_and_begins_one_instrument_anew() {
+        const SECOND: u64 = 1_000_000_000;
+        let symbols = ["BTC-USDT".into(), "ETH-USDT".into()];
+        let mut leg = Leg::new(&Okx, &symbols, 0, 0);
+        assert!(sent(&mut leg, 0).is_empty());
+        leg.opened(1);
+        assert_eq!(sent(&mut leg, 1), [Okx.greeting(1), vec![Okx.subscribe(&["BTC-USDT", "ETH-USDT"], 2)]].concat());
+        // One answer without the request's id among them.
+        for (id, channel, symbol) in [
+            (r#""id":"2","#, "books", "BTC-USDT"),
+            ("", "books", "ETH-USDT"),
+            (r#""id":"2","#, "trades", "BTC-USDT"),
+            (r#""id":"2","#, "trades", "ETH-USDT"),
+        ] {
+            let arg = format!(r#"{{"channel":"{channel}","instId":"{symbol}"}}"#);
+            leg.message(2, &format!(r#"{{{id}"event":"subscribe","arg":{arg}}}"#));
+        }
+        for symbol in ["BTC-USDT", "ETH-USDT"] {
+            leg.message(3, &format!(r#"{BOOK}{symbol}"}},"action":"snapshot","data":[]}}"#));
+        }
+        assert!(leg.resubscribe(SECOND, "ETH-USDT"));
+        assert_eq!(sent(&mut leg, SECOND), [Okx.unsubscribe("ETH-USDT", None, 3)]);
+        leg.message(SECOND, r#"{"id":"3","event":"unsubscribe","arg":{"channel":"books","instId":"ETH-USDT"}}"#);
+        assert_eq!(sent(&mut leg, 2 * SECOND), [Okx.subscribe(&["ETH-USDT"], 4)]);
+        leg.message(2 * SECOND, r#"{"id":"4","event":"subscribe","arg":{"channel":"books","instId":"ETH-USDT"}}"#);
+        leg.message(2 * SECOND, &format!(r#"{BOOK}ETH-USDT"}},"action":"snapshot","data":[]}}"#));
+        assert_eq!(sent(&mut leg, 22 * SECOND), ["ping"]);
     }
 
     #[test]

@@ -106,7 +106,7 @@ fn a_gap_concerns_its_instrument_alone() {
         wire.say(0, &change(symbol, prev, 15, r#"["change",8.0,2.0]"#)).unwrap();
     }
     for event in wire.events.drain(..) {
-        let Some(guard) = guards.get_mut(event.symbol.0 as usize) else { panic!("{event:?}") };
+        let Some(guard) = guards.get_mut(usize::try_from(event.symbol.0).unwrap()) else { panic!("{event:?}") };
         match event.body {
             Body::Snapshot(snapshot) => drop(guard.offer_snapshot(1, snapshot.sequence, ())),
             Body::Delta(delta) if guard.offer(1, event.leg, delta.sequence) == Offer::Hold => {

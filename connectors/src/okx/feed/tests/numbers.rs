@@ -73,7 +73,7 @@ fn a_trade_that_comes_three_times_is_told_under_one_id_and_shown_once() {
     let mut wire = Wire::new();
     let one = trade(r#""3435655""#, "sell");
     wire.say(0, &trades(&[one.clone(), one.clone()])).unwrap();
-    wire.say(0, &trades(&[one.clone()])).unwrap();
+    wire.say(0, &trades(std::slice::from_ref(&one))).unwrap();
     wire.book(0, Said::snapshot(BTC, &[("1", "1")]).ids(-1, 10));
     wire.say(1, &trades(&[one, trade(r#""3435656""#, "buy")])).unwrap();
     let mut guard = TradeGuard::default();
