@@ -294,7 +294,7 @@ fn field(field: &'static str, text: &str) -> Undecodable {
     Undecodable::Field { venue: VENUE, field, text: excerpt(text) }
 }
 
-/// Rule 9.
+/// Rule 10.
 fn from_ms(text: &str) -> Result<u64, Undecodable> {
     let ms = text.parse().map_err(|_| Undecodable::Time { venue: VENUE, text: excerpt(text) })?;
     time::from_ms(VENUE, ms)
