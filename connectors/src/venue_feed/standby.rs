@@ -326,7 +326,7 @@ impl Standby {
 }
 
 /// Whether a book may go on being shown.
-fn judge(check: &mut Check, matched: Option<bool>, counts: &mut FeedCounts) -> bool {
+pub(crate) fn judge(check: &mut Check, matched: Option<bool>, counts: &mut FeedCounts) -> bool {
     let Some(matched) = matched else { return true };
     let counted = if matched { &mut counts.checksums_matched } else { &mut counts.checksums_failed };
     *counted += 1;
