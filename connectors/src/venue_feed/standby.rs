@@ -13,6 +13,7 @@ use super::{
     pulse::Pulse,
     streams::Streams,
     text_book::TextBook,
+    trades::{MadeIds, TradeText, UnnamedTrade},
 };
 use market::{Body, Delta, Event, LegId, Sequence, Snapshot, SymbolId, Venue, Window, guard::BreakReason};
 use std::sync::Arc;
@@ -212,8 +213,7 @@ impl Standby {
         let changes = match subject.levels(&mut stream.steps, levels.clone()) {
             Ok(changes) => changes,
             Err(error) => {
-                self.lose(arrival, symbol, BreakReason::Undecodable, out);
-                self.repair(arrival.leg, symbol);
+                self.fail(arrival, symbol, BreakReason::Undecodable, out);
                 return Err(error);
             }
         };
@@ -222,8 +222,7 @@ impl Standby {
         let window = book.window;
         let matched = if book.apply(levels) { check(&book.text) } else { Some(false) };
         if !judge(&mut stream.check, matched, &mut self.counts) {
-            self.lose(arrival, symbol, BreakReason::Checksum, out);
-            self.repair(arrival.leg, symbol);
+            self.fail(arrival, symbol, BreakReason::Checksum, out);
             return Ok(());
         }
         let Some(book) = stream.book(arrival.leg) else { return Ok(()) };
@@ -239,6 +238,10 @@ impl Standby {
                 out.extend(stream.whole(subject, arrival.leg, arrival));
                 self.counts.switches += 1;
                 if let Some(silent) = silent {
+                    // Should it speak again, nobody knows what it left out.
+                    if let Some(book) = stream.book(silent) {
+                        book.verified = false;
+                    }
                     self.repair(silent, symbol);
                 }
                 return Ok(());
@@ -275,6 +278,53 @@ impl Standby {
         }
         self.counts.switches += switches;
         self.repairs.retain(|(leg, _)| *leg != arrival.leg);
+    }
+
+    /// A leg's book of one instrument is wrong: it is lost, and to be subscribed to anew.
+    pub(crate) fn fail(&mut self, arrival: Arrival<'_>, symbol: &str, reason: BreakReason, out: &mut Vec<Event>) {
+        if self.streams.get(symbol).is_some() {
+            self.lose(arrival, symbol, reason, out);
+            self.repair(arrival.leg, symbol);
+        }
+    }
+
+    /// A trade.
+    ///
+    /// # Errors
+    /// [`Undecodable`]: no id, or a number that cannot be taken.
+    pub(crate) fn trade(
+        &mut self,
+        arrival: Arrival<'_>,
+        symbol: &str,
+        text: TradeText<'_>,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Undecodable> {
+        let subject = Subject { venue: self.streams.venue(), symbol };
+        let stream = self.stream(symbol, arrival, out)?;
+        out.push(text.event(subject, stream.symbol, stream.steps, arrival)?);
+        Ok(())
+    }
+
+    /// The trades of one message, the oldest first, to which the venue gives no ids. Their order is that of arrival.
+    ///
+    /// # Errors
+    /// [`Undecodable`]; the trades before it hold.
+    pub(crate) fn unnamed_trades<'a>(
+        &mut self,
+        arrival: Arrival<'_>,
+        symbol: &str,
+        trades: impl Iterator<Item = Result<UnnamedTrade<'a>, Undecodable>>,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Undecodable> {
+        let mut ids = MadeIds::default();
+        for (at, trade) in trades.enumerate() {
+            let trade = trade?;
+            let (id, at) = (ids.next(&trade), u16::try_from(at).unwrap_or(u16::MAX));
+            let UnnamedTrade { price, quantity, taker, venue_ns } = trade;
+            let text = TradeText { id: &id, order: None, at, price, quantity, taker, venue_ns };
+            self.trade(arrival, symbol, text, out)?;
+        }
+        Ok(())
     }
 
     /// Asks for a subscription anew to one instrument on one leg.
@@ -317,3 +367,6 @@ fn judge(check: &mut Check, matched: Option<bool>, counts: &mut FeedCounts) -> b
         Judgement::Wrong => false,
     }
 }
+
+#[cfg(test)]
+mod tests;
