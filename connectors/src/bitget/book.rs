@@ -54,7 +54,7 @@ mod tests {
             put(Side::Bid, &price.to_string(), "1");
         }
         let full = put(Side::Ask, "3366.8", "9");
-        assert_eq!(put(Side::Bid, "0.5", "1") == full, false, "within 25");
+        assert_ne!(put(Side::Bid, "0.5", "1"), full, "within 25");
         let full = put(Side::Ask, "3366.8", "9");
         assert_eq!(put(Side::Bid, "0.25", "1"), full, "beyond");
     }

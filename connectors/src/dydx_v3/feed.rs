@@ -27,10 +27,18 @@ const VENUE: Venue = Venue::DydxV3;
 pub struct Feed {
     books: Standby,
     offsets: HashMap<(LegId, Box<str>), Offsets>,
-    ids: HashMap<LegId, MessageIds>,
+    connections: HashMap<LegId, Connection>,
     /// Legs that lost a message and were not reconnected since; told ones stay, so that each is told once.
     lost: HashMap<LegId, Told>,
     counts: FeedCounts,
+}
+
+/// What is known of a leg's connection.
+#[derive(Debug, Default)]
+struct Connection {
+    ids: MessageIds,
+    /// The venue's name for it.
+    name: Option<Box<str>>,
 }
 
 /// Whether it was said already that a leg must be reconnected.
@@ -54,7 +62,8 @@ impl Feed {
     #[must_use]
     pub fn new(listings: Arc<Listings>) -> Self {
         let (books, offsets) = (Standby::new(VENUE, listings), HashMap::default());
-        Self { books, offsets, ids: HashMap::default(), lost: HashMap::default(), counts: FeedCounts::default() }
+        let (connections, lost) = (HashMap::default(), HashMap::default());
+        Self { books, offsets, connections, lost, counts: FeedCounts::default() }
     }
 
     /// Every book of the leg is lost.
@@ -63,9 +72,21 @@ impl Feed {
         self.books.lose_all(arrival, reason, out);
     }
 
+    /// A connection that is not the one before begins, whether or not the capture says so.
+    fn named(&mut self, arrival: Arrival<'_>, name: &str, out: &mut Vec<Event>) {
+        let known = self.connections.get(&arrival.leg).and_then(|connection| connection.name.as_deref());
+        if known == Some(name) {
+            return;
+        }
+        if known.is_some() {
+            self.connection(arrival, out);
+        }
+        self.connections.entry(arrival.leg).or_default().name = Some(name.into());
+    }
+
     /// Rule 4. Whether the message was not seen before.
     fn counted(&mut self, arrival: Arrival<'_>, id: u64, out: &mut Vec<Event>) -> bool {
-        let seen = self.ids.entry(arrival.leg).or_default().see(id, arrival.frame.ts_ns);
+        let seen = self.connections.entry(arrival.leg).or_default().ids.see(id, arrival.frame.ts_ns);
         if seen.lost > 0 {
             self.counts.missing = self.counts.missing.saturating_add(seen.lost);
             self.lose_all(arrival, BreakReason::Missing, out);
@@ -166,6 +187,9 @@ impl VenueFeed for Feed {
 
     fn message(&mut self, arrival: Arrival<'_>, text: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
         let envelope: Envelope<'_> = json(text)?;
+        if let Some(name) = &envelope.connection_id {
+            self.named(arrival, name, out);
+        }
         if let Some(id) = envelope.message_id
             && !self.counted(arrival, id, out)
         {
@@ -198,7 +222,7 @@ impl VenueFeed for Feed {
     /// The leg's books are those of no connection; its messages are counted from 0.
     fn connection(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) {
         self.lose_all(arrival, BreakReason::Unsubscribed, out);
-        self.ids.insert(arrival.leg, MessageIds::begun());
+        self.connections.insert(arrival.leg, Connection { ids: MessageIds::begun(), name: None });
         self.lost.remove(&arrival.leg);
     }
 

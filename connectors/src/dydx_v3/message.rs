@@ -13,6 +13,9 @@ use std::borrow::Cow;
 pub(crate) struct Envelope<'a> {
     #[serde(borrow, rename = "type", default)]
     pub(crate) kind: Option<Cow<'a, str>>,
+    /// Another one is another connection.
+    #[serde(borrow, default)]
+    pub(crate) connection_id: Option<Cow<'a, str>>,
     /// Rule 4.
     #[serde(default)]
     pub(crate) message_id: Option<u64>,

@@ -60,7 +60,9 @@ mod tests {
             book.apply(LevelText { side, price, quantity }).unwrap();
             checksum(&book)
         };
-        asks.iter().for_each(|price| drop(put(Side::Ask, price, "0.00000500")));
+        for price in asks {
+            put(Side::Ask, price, "0.00000500");
+        }
         let last = bids.iter().map(|price| put(Side::Bid, price, "0.00000500")).last();
         assert_eq!(last, Some(974_947_235));
         let other = put(Side::Ask, "0.05005", "0.000005");

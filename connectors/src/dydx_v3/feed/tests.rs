@@ -114,6 +114,16 @@ fn another_connection_takes_over_what_one_has_lost() {
 }
 
 #[test]
+fn another_name_is_another_connection() {
+    let mut wire = begun(0);
+    wire.say(0, &bid(2, 106, "33700", "7")).unwrap();
+    wire.say(0, &CONNECTED.replace("28bd3fc4", "5d1e")).unwrap();
+    wire.say(0, &whole(1, "BTC-USD").replace("28bd3fc4", "5d1e")).unwrap();
+    assert_eq!(wire.kinds(), ["delta", "broken", "snapshot"]);
+    assert_eq!(wire.feed.counts().missing, 0);
+}
+
+#[test]
 fn the_same_message_again_is_nothing() {
     let mut wire = begun(0);
     wire.say(0, &bid(2, 106, "33700", "7")).unwrap();
