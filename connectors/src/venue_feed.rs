@@ -7,12 +7,15 @@ pub mod listings;
 pub mod number;
 pub(crate) mod numbered;
 pub(crate) mod pulse;
+pub(crate) mod row;
 pub(crate) mod sequenced;
 pub(crate) mod standby;
 pub(crate) mod streams;
 pub(crate) mod text_book;
 pub mod time;
 pub(crate) mod trades;
+#[cfg(test)]
+pub(crate) mod wire;
 
 use crate::raw::{RawFrame, RawKind, RawPayload};
 use market::{Event, LegId, ScaleError, Venue, instrument::DirectoryFull};

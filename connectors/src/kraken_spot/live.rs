@@ -7,7 +7,7 @@
 //!
 //! Never: a depth that the venue does not offer.
 
-use super::message::{Envelope, Subscription};
+use super::message::{Envelope, Named, Subscription};
 use crate::{
     live::protocol::{Answer, Protocol, RestRequest, SymbolAssets, Terms},
     venue_feed::{self, Undecodable},
@@ -124,13 +124,6 @@ fn assets_of(name: &str) -> Option<SymbolAssets> {
     let (asset_0, asset_1) = (current(base), current(quote));
     let symbol = format!("{asset_0}/{asset_1}").into();
     Some(SymbolAssets { symbol, asset_0: asset_0.into(), asset_1: asset_1.into() })
-}
-
-/// The name alone of an instrument's part of a message.
-#[derive(Deserialize)]
-struct Named<'a> {
-    #[serde(borrow)]
-    symbol: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-//! The shapes of Kraken v2 messages, borrowed from the frame.
+//! The shapes of WebSocket v2 messages, borrowed from the frame; those of v1 are in `v1.rs`.
 //!
 //! Never: a number as anything but its token text.
 
@@ -30,6 +30,9 @@ pub(crate) struct Envelope<'a> {
     /// For which instrument it was refused.
     #[serde(borrow, default)]
     pub(crate) symbol: Option<Cow<'a, str>>,
+    /// Of v1 alone.
+    #[serde(borrow, default)]
+    pub(crate) event: Option<Cow<'a, str>>,
 }
 
 /// What a subscription was acknowledged for.
@@ -41,6 +44,21 @@ pub(crate) struct Subscription<'a> {
     pub(crate) symbol: Option<Cow<'a, str>>,
     #[serde(default)]
     pub(crate) depth: Option<u32>,
+}
+
+/// The name alone of an instrument's part of a message.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Named<'a> {
+    #[serde(borrow)]
+    pub(crate) symbol: Cow<'a, str>,
+}
+
+/// One part of a `status` message.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Status<'a> {
+    /// `online`, `maintenance`, `cancel_only` or `post_only`.
+    #[serde(borrow)]
+    pub(crate) system: Cow<'a, str>,
 }
 
 /// A level.

@@ -67,6 +67,16 @@ impl Subject<'_> {
         Decimal::parse(text).map_err(|error| self.number(text, error.into()))
     }
 
+    /// A price or quantity as a value that can be compared and looked up.
+    pub(crate) fn exact(self, text: &str) -> Result<Exact, Undecodable> {
+        let value = self.parse(text)?;
+        if value.is_negative() {
+            return Err(self.number(text, ScaleError::Negative));
+        }
+        let exponent = i8::try_from(value.exponent()).map_err(|_| self.number(text, ScaleError::OutOfRange))?;
+        Ok(Exact::new(value.digits(), exponent))
+    }
+
     /// A price and a quantity in steps, which are refined where they need it.
     pub(crate) fn pair(self, steps: &mut Steps, price: &str, quantity: &str) -> Result<(i64, U256), Undecodable> {
         let (price_value, quantity_value) = (self.parse(price)?, self.parse(quantity)?);

@@ -13,6 +13,7 @@ use super::{
     pulse::Pulse,
     streams::Streams,
     text_book::TextBook,
+    trades::{MadeIds, TradeText, UnnamedTrade},
 };
 use market::{Body, Delta, Event, LegId, Sequence, Snapshot, SymbolId, Venue, Window, guard::BreakReason};
 use std::sync::Arc;
@@ -237,6 +238,10 @@ impl Standby {
                 out.extend(stream.whole(subject, arrival.leg, arrival));
                 self.counts.switches += 1;
                 if let Some(silent) = silent {
+                    // Should it speak again, nobody knows what it left out.
+                    if let Some(book) = stream.book(silent) {
+                        book.verified = false;
+                    }
                     self.repair(silent, symbol);
                 }
                 return Ok(());
@@ -298,6 +303,45 @@ impl Standby {
         self.repairs.retain(|(leg, _)| *leg != arrival.leg);
     }
 
+    /// A trade.
+    ///
+    /// # Errors
+    /// [`Undecodable`]: no id, or a number that cannot be taken.
+    pub(crate) fn trade(
+        &mut self,
+        arrival: Arrival<'_>,
+        symbol: &str,
+        text: TradeText<'_>,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Undecodable> {
+        let subject = Subject { venue: self.streams.venue(), symbol };
+        let stream = self.stream(symbol, arrival, out)?;
+        out.push(text.event(subject, stream.symbol, stream.steps, arrival)?);
+        Ok(())
+    }
+
+    /// The trades of one message, the oldest first, to which the venue gives no ids. Their order is that of arrival.
+    ///
+    /// # Errors
+    /// [`Undecodable`]; the trades before it hold.
+    pub(crate) fn unnamed_trades<'a>(
+        &mut self,
+        arrival: Arrival<'_>,
+        symbol: &str,
+        trades: impl Iterator<Item = Result<UnnamedTrade<'a>, Undecodable>>,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Undecodable> {
+        let mut ids = MadeIds::default();
+        for (at, trade) in trades.enumerate() {
+            let trade = trade?;
+            let (id, at) = (ids.next(&trade), u16::try_from(at).unwrap_or(u16::MAX));
+            let UnnamedTrade { price, quantity, taker, venue_ns } = trade;
+            let text = TradeText { id: &id, order: None, at, price, quantity, taker, venue_ns };
+            self.trade(arrival, symbol, text, out)?;
+        }
+        Ok(())
+    }
+
     /// Asks for a subscription anew to one instrument on one leg, if it is one that is known.
     pub(crate) fn repair(&mut self, leg: LegId, symbol: &str) {
         if self.streams.get(symbol).is_some()
@@ -340,3 +384,6 @@ pub(crate) fn judge(check: &mut Check, matched: Option<bool>, counts: &mut FeedC
         Judgement::Wrong => false,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -203,3 +203,35 @@ fn the_end_of_a_leg_that_stands_by_changes_nothing() {
     wire.connection(0, RawKind::Close);
     assert_eq!(wire.kinds(), ["listing", "snapshot", "broken"], "a book of an ended connection takes nothing over");
 }
+
+/// A `book` message of several parts, each of one bid, with their checksums.
+fn parts(kind: &str, parts: &[(&str, &str, &str, u32)]) -> String {
+    let part = |(symbol, price, qty, checksum): &(&str, &str, &str, u32)| {
+        format!(r#"{{"symbol":"{symbol}","bids":[{{"price":{price},"qty":{qty}}}],"asks":[],"checksum":{checksum}}}"#)
+    };
+    let parts: Vec<_> = parts.iter().map(part).collect();
+    format!(r#"{{"channel":"book","type":"{kind}","data":[{}]}}"#, parts.join(","))
+}
+
+#[test]
+fn one_message_is_one_version_of_each_instrument_and_what_is_wrong_with_one_is_its_own() {
+    let mut wire = Wire::new();
+    let one = |price: &str, qty: &str| {
+        let mut text = TextBook::default();
+        text.apply(LevelText { side: Side::Bid, price, quantity: qty }).unwrap();
+        checksum(&text)
+    };
+    let whole = [("A/USD", "100", "1", 0), ("A/USD", "100", "2", one("100", "2")), ("B/USD", "9", "1", one("9", "1"))];
+    wire.say(0, &parts("snapshot", &whole)).unwrap();
+    assert_eq!(wire.kinds(), ["listing", "snapshot", "listing", "snapshot"]);
+    let changes =
+        [("A/USD", "100", "3", 0), ("B/USD", "9", "2", one("9", "2")), ("A/USD", "100", "4", one("100", "4"))];
+    wire.say(0, &parts("update", &changes)).unwrap();
+    assert_eq!(wire.kinds()[4..], ["delta", "delta"]);
+    let bad = [("A/USD", "100", "-3", 0), ("B/USD", "9", "3", one("9", "3"))];
+    wire.say(0, &parts("update", &bad)).unwrap_err();
+    assert_eq!(wire.kinds()[6..], ["broken", "delta"]);
+    wire.say(0, &parts("update", &bad[1..]).replace("\"price\"", "\"cost\"")).unwrap_err();
+    assert_eq!(wire.kinds()[8..], ["broken"]);
+    assert_eq!(wire.feed.repairs(), [(LegId(0), "A/USD".into()), (LegId(0), "B/USD".into())]);
+}
