@@ -168,7 +168,7 @@ async fn kraken_ethusd_is_passed_on_and_seen_at_other_depths() {
 }
 
 /// A capture of our own.
-fn written(lines: &[Value]) -> tempfile::NamedTempFile {
+pub(super) fn written(lines: &[Value]) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().unwrap();
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     std::fs::write(file.path(), zstd::encode_all(text.as_bytes(), 3).unwrap()).unwrap();
