@@ -68,10 +68,12 @@ async fn updates_come_twice_or_in_another_order_to_one_connection_alone() {
 async fn a_dropped_update_is_a_hole_at_any_venue() {
     let sim = VenueSim::start(market_of(&[VENUE], 2_000)).await.unwrap();
     let mut ws = okx(&sim).await;
+    let mut seen = ids(&mut ws, 1).await;
     sim.set_fault(Fault::DropDepth { venue: VENUE, symbol: "BTC-USDT".to_owned(), count: 2, connection: None })
         .unwrap();
-    let seen = ids(&mut ws, 60).await;
-    assert!(!chained(&seen));
+    seen.extend(ids(&mut ws, 100).await);
+    let holes = seen.windows(2).filter(|pair| pair[1].0 != pair[0].1).count();
+    assert_eq!(holes, 1, "both at once");
     assert_eq!(fired(&sim, "drop_depth"), 2);
 }
 
@@ -155,7 +157,37 @@ async fn a_reset_is_one_and_an_end_without_a_word_is_none() {
         let reset = matches!(&end, Some(Err(Error::Io(error))) if error.kind() == std::io::ErrorKind::ConnectionReset);
         assert_eq!(reset, ending == Ending::Reset, "{end:?}");
     }
-    assert_eq!(fired(&sim, "disconnect"), 2);
+    for (number, ending, code) in [(3, Ending::Normal, 1000), (4, Ending::GoingAway, 1001)] {
+        let mut ws = okx(&sim).await;
+        sim.set_fault(Fault::Disconnect { venue: VENUE, connection: Some(number), ending }).unwrap();
+        assert_eq!(ws.end().await, Some(code));
+    }
+    assert_eq!(fired(&sim, "disconnect"), 4);
+}
+
+#[tokio::test]
+async fn a_silenced_symbol_and_a_refused_connection_are_as_everywhere() {
+    let sim = VenueSim::start(market_of(&[VENUE], 2_000)).await.unwrap();
+    let mut ws = okx(&sim).await;
+    ws.send(&okx::request("subscribe", "books", &["ETH-USDT"])).await;
+    let symbol = Some("BTC-USDT".to_owned());
+    sim.set_fault(Fault::Silence { venue: VENUE, connection: Some(1), symbol, for_ms: None }).unwrap();
+    until("some are silenced", || fired(&sim, "silence") > 50).await;
+    let before = sim.faults().faults[0].fired;
+    let symbol_of = |value: &Value| value["arg"]["instId"].as_str().unwrap_or_default().to_owned();
+    // What was on its way before comes first.
+    let mut last = String::new();
+    for _ in 0..200 {
+        last = symbol_of(&ws.next(|value| value["action"].is_string()).await);
+    }
+    assert_eq!(last, "ETH-USDT");
+    assert!(sim.faults().faults[0].fired >= before);
+    sim.set_fault(Fault::RefuseConnections { venue: VENUE, for_ms: 60_000 }).unwrap();
+    assert!(matches!(Ws::try_open(sim.address(), okx::PATH).await, Err(Error::Http(_))));
+    sim.clear_faults();
+    // The hole is seen.
+    let next = ws.next(|value| value["action"] == "update" && symbol_of(value) == "BTC-USDT").await;
+    assert!(next["data"][0]["seqId"].is_u64());
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 //! Never: a book message whose chain or checksum is not looked at.
 
 use super::{
-    captures::{capture, frames, text},
+    captures::{capture, frames, text, written},
     client::{Book, Ws, get},
     corpus, market_of, reference, until,
 };
@@ -307,4 +307,31 @@ async fn okx_2022_02_is_passed_on_with_its_second_snapshots() {
 #[tokio::test]
 async fn one_leg_of_okx_2021_07_is_passed_on() {
     okx_capture("okx/okx_2021-07.frames.jsonl.zst", "ws2", &["XMR-USDT-SWAP", "ONT-USDT"]).await;
+}
+
+#[tokio::test]
+async fn a_hole_in_a_capture_is_passed_on_and_leaves_no_book() {
+    let line = |ts_ns: u64, action: &str, id: u64, previous: i64| {
+        let data = json!({"asks": [["2", "1", "0", "1"]], "bids": [["1", "1", "0", "1"]], "ts": "1", "checksum": 0,
+            "seqId": id, "prevSeqId": previous});
+        let arg = json!({"channel": "books", "instId": "A-B"});
+        let raw = json!({"arg": arg, "action": action, "data": [data]}).to_string();
+        json!({"ts_ns": ts_ns, "kind": "ws", "conn": "a", "raw": raw})
+    };
+    let lines = [line(1, "snapshot", 10, -1), line(2, "update", 12, 10), line(3, "update", 16, 15)];
+    let file = written(&lines);
+    let sim = VenueSim::start(capture(file.path().to_owned(), VENUE, 1)).await.unwrap();
+    let mut ws = Ws::open(sim.address(), PATH).await;
+    ws.send(&request("subscribe", "books", &["A-B"])).await;
+    ws.next(|value| value["event"] == "subscribe").await;
+    for line in &lines {
+        assert_eq!(ws.text().await, line["raw"].as_str().unwrap());
+    }
+    until("the capture ends", || sim.state().ended).await;
+    assert!(sim.books().is_empty(), "unknown until the next snapshot");
+    let mut late = Ws::open(sim.address(), PATH).await;
+    late.send(&request("subscribe", "books", &["A-B"])).await;
+    late.send_text("ping").await;
+    assert!(late.text().await.contains("\"event\":\"subscribe\""));
+    assert_eq!(late.text().await, "pong", "a snapshot is owed");
 }

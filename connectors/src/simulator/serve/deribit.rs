@@ -485,7 +485,7 @@ fn listing(number: usize, instrument: &Instrument) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::hall::Hall, *};
 
     #[test]
     fn assets_follow_from_the_name() {
@@ -512,5 +512,26 @@ mod tests {
         assert_eq!(passed, text.replace(".raw", ".100ms"));
         assert!(deribit.pass("book.A_B.raw", "book.A_C.raw", text).is_none());
         assert_eq!((deribit.spell("12"), deribit.spell("0.5")), ("12.0".into(), "0.5".into()));
+    }
+
+    #[test]
+    fn a_test_that_is_not_answered_ends_the_connection() {
+        let hall = Hall::new(Box::new(Deribit::default()), []);
+        let (mut deribit, mut session) = (Deribit::default(), Session::at(0));
+        assert!(deribit.beat(&mut session, hall.stock()).is_empty());
+        let ask = "{\"id\":1,\"method\":\"public/set_heartbeat\",\"params\":{\"interval\":10}}";
+        deribit.receive(&mut session, hall.stock(), ask);
+        assert!(deribit.beat(&mut session, hall.stock()).is_empty(), "not yet");
+        let mut beat = |answered| {
+            session.marks.pulse.as_mut().unwrap().due = Instant::now();
+            let acts = deribit.beat(&mut session, hall.stock());
+            if answered {
+                deribit.receive(&mut session, hall.stock(), "{\"id\":2,\"method\":\"public/test\"}");
+            }
+            acts
+        };
+        assert!(matches!(&beat(true)[..], [Act::Say(_), Act::Say(asked)] if asked.contains("test_request")));
+        assert_eq!(beat(false).len(), 2, "it was answered");
+        assert!(matches!(beat(false)[..], [Act::End(UNANSWERED, "")]));
     }
 }

@@ -256,7 +256,7 @@ impl Hall {
             Said::Snapshot(levels) => self.whole(index, levels, piece, at_ns, bus),
             Said::Update(levels) => self.update(index, levels, Some(piece), at_ns, bus),
             Said::Trade(trade) => self.trade(index, trade, Some(piece), at_ns, bus),
-            Said::Other => self.other(piece, bus),
+            Said::Other => self.pass_on(piece, Kind::Other, bus),
         }
     }
 
@@ -323,7 +323,10 @@ impl Hall {
             // A hole in the capture: the book is unknown until its next snapshot.
             instrument.book = None;
         }
-        let Some((existed, previous)) = instrument.apply(&levels.changes, levels.id, chains) else { return };
+        let Some((existed, previous)) = instrument.apply(&levels.changes, levels.id, chains) else {
+            // Who was told a book before sees the hole too.
+            return piece.into_iter().for_each(|piece| self.pass_on(piece, Kind::Update, bus));
+        };
         let Some(instrument) = self.stock.instruments.get(index) else { return };
         let Some(view) = view(instrument, previous, levels, at_ns) else { return };
         confirm(&*self.dialect, &mut self.checksums, view.book, levels.checksum);
@@ -410,12 +413,11 @@ impl Hall {
     }
 
     /// What is only passed on.
-    fn other(&self, piece: &Piece<'_>, bus: &mut Bus) {
-        for carries in [Carries::Book, Carries::Trades, Carries::Other] {
-            for hearer in hearers(&*self.dialect, bus, &piece.symbol, carries, false) {
-                if *hearer.channel == *piece.channel {
-                    deliver(&*self.dialect, bus, &hearer, &piece.symbol, &piece.text.into(), Kind::Other);
-                }
+    fn pass_on(&self, piece: &Piece<'_>, kind: Kind, bus: &mut Bus) {
+        let carries = self.dialect.carries(&piece.channel);
+        for hearer in hearers(&*self.dialect, bus, &piece.symbol, carries, false) {
+            if let Some(passed) = self.dialect.pass(&piece.channel, &hearer.channel, piece.text) {
+                deliver(&*self.dialect, bus, &hearer, &piece.symbol, &passed, kind);
             }
         }
     }
