@@ -122,7 +122,7 @@ fn round(options: &Options, way: Way) -> Result<Round> {
         clock: CutClock { origin_ns: unix_ns(), cut_ns: CUT_NS },
         limits: Limits { bridge_ns: NEVER_NS, ..Limits::default() },
         silent_ns: NEVER_NS,
-        silent_intervals: market::feed::SILENT_INTERVALS,
+        silent_intervals: ::market::feed::SILENT_INTERVALS,
         admitted: options.store,
     };
     let marks = Arc::new(Marks::default());

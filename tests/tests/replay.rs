@@ -226,7 +226,13 @@ fn tickers(path: &Path) -> usize {
         let lane = lane.get_or_insert_with(|| {
             origin_ns = ts_ns;
             let clock = CutClock { origin_ns, cut_ns: 1 };
-            Lane::new(LaneConfig { clock, limits: Limits::default(), silent_ns: u64::MAX / 2, silent_intervals: 0, admitted: false })
+            Lane::new(LaneConfig {
+                clock,
+                limits: Limits::default(),
+                silent_ns: u64::MAX / 2,
+                silent_intervals: 0,
+                admitted: false,
+            })
         });
         let mut events = Vec::new();
         decoder.decode(Venue::BinanceSpot, &captured.frame, captured.position, &mut events).unwrap();

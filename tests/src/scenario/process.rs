@@ -56,7 +56,8 @@ impl Process {
     /// A process whose instruments have other numbers than in the run before.
     pub(super) fn new(setup: &Setup, run: u64, now_ns: u64, truths: &[Truth]) -> Result<Self, DirectoryFull> {
         let clock = CutClock { origin_ns: now_ns, cut_ns: CUT_NS };
-        let lane = LaneConfig { clock, limits: setup.limits, silent_ns: setup.silent_ns, silent_intervals: 0, admitted: true };
+        let lane =
+            LaneConfig { clock, limits: setup.limits, silent_ns: setup.silent_ns, silent_intervals: 0, admitted: true };
         let directory = Arc::new(Directory::default());
         let mut symbols = vec![SymbolId(0); truths.len()];
         let turn = usize::try_from(run).unwrap_or(0).checked_rem(truths.len()).unwrap_or(0);
