@@ -25,11 +25,7 @@ impl Instrument {
             self.guard.refresh(now_ns);
         }
         self.legs_stale = legs_stale;
-        let state = match self.state() {
-            // Without a connection that is the first thing to know; what is missing will be seen when it is back.
-            FeedState::Live | FeedState::Gapped if self.is_stale() => FeedState::Stale,
-            state => state,
-        };
+        let state = self.marked();
         let feed = Feed { state, flags };
         let version = self.content;
         self.count_guard(counts);
@@ -69,15 +65,21 @@ impl Instrument {
         }
         let Some(version) = self.content else { return };
         let Some(book) = self.ahead.tell(&self.book, version) else { return };
-        let state = if self.is_stale() { FeedState::Stale } else { self.state() };
+        let state = self.marked();
         let feed = Feed { state, flags: self.book.flags() };
         let (symbol, received_ns, scale) = (self.symbol, self.last.received_ns, self.book.scale());
         out.push(PriorityUpdate { symbol, version, received_ns, scale, feed, book });
     }
 
-    /// Nothing would tell of a change now: no connection does, or the instrument is silent for too long.
-    fn is_stale(&self) -> bool {
-        self.legs_stale || self.pulse.is_silent()
+    /// The state as it is shown, silence included.
+    fn marked(&self) -> FeedState {
+        match self.state() {
+            // Without a connection that is the first thing to know; what is missing will be seen when it is back.
+            FeedState::Live | FeedState::Gapped if self.legs_stale => FeedState::Stale,
+            // While the connection ticks, what is known to be missing says more than silence.
+            FeedState::Live if self.pulse.is_silent() => FeedState::Stale,
+            state => state,
+        }
     }
 
     fn book_cut(&self, version: Option<Version>, mut changes: Vec<market::LevelChange>) -> BookCut {

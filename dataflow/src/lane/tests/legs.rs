@@ -176,6 +176,14 @@ fn the_word_that_nothing_is_missing_and_what_a_second_leg_repeats_are_signs_of_l
 }
 
 #[test]
+fn what_is_known_to_be_missing_says_more_than_the_silence_of_an_instrument() {
+    let (mut tape, last_ms) = busy();
+    tape.take(last_ms + 50, 0, Body::Broken(BreakReason::Checksum));
+    others_tick(&mut tape, last_ms + 100, last_ms + 5_000);
+    assert_eq!(tape.states(0), [FeedState::Gapped]);
+}
+
+#[test]
 fn a_replay_that_has_ended_does_not_wait_for_silence() {
     let (mut tape, last_ms) = busy();
     tape.until(last_ms + 100);
