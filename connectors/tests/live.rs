@@ -6,6 +6,10 @@
 
 #[path = "live/binance_spot.rs"]
 mod binance_spot;
+#[path = "live/bitfinex.rs"]
+mod bitfinex;
+#[path = "live/coinbase.rs"]
+mod coinbase;
 #[path = "live/kraken_spot.rs"]
 mod kraken_spot;
 #[path = "live/pressure.rs"]
@@ -53,6 +57,8 @@ struct Source {
     position: u64,
     frames: Vec<RawFrame>,
     events: Vec<Event>,
+    /// The test sends what cannot be decoded.
+    undecodable_expected: bool,
 }
 
 impl Source {
@@ -60,7 +66,8 @@ impl Source {
         let live = Live::start(&[venue], options, Arc::new(unix_ns)).unwrap();
         let directory = Arc::<Directory>::default();
         let decoder = Decoder::new(Arc::new(Listings::new(Arc::clone(&directory))));
-        Self { live, directory, decoder, position: 0, frames: Vec::new(), events: Vec::new() }
+        let (frames, events) = (Vec::new(), Vec::new());
+        Self { live, directory, decoder, position: 0, frames, events, undecodable_expected: false }
     }
 
     /// Takes what came, as the source's thread does.
@@ -70,8 +77,12 @@ impl Source {
         assert!(running, "the connections ended");
         for (venue, frame) in taken {
             self.position += 1;
-            self.decoder.decode(venue, &frame, self.position, &mut self.events).unwrap();
+            let decoded = self.decoder.decode(venue, &frame, self.position, &mut self.events);
+            assert!(decoded.is_ok() || self.undecodable_expected, "{decoded:?}");
             self.frames.push(frame);
+        }
+        for (venue, conn) in self.decoder.reconnects() {
+            self.live.reconnect(venue, &conn);
         }
         for repair in self.decoder.repairs() {
             self.live.repair(repair.venue, &repair.conn, &repair.symbol);
