@@ -126,8 +126,8 @@ async fn a_normal_close_is_followed_by_the_whole_set_once() {
         let close = CloseFrame { code: CloseCode::Normal, reason: "".into() };
         socket.socket.stream.send(Message::Close(Some(close))).await.unwrap();
     }
-    source.until("the last end", |source| source.count("disconnects") == 3);
-    assert_eq!(broken(&source, BreakReason::Unsubscribed), 12, "each end breaks the four books");
+    source.until("the end of all books each time", |source| broken(source, BreakReason::Unsubscribed) == 12);
+    assert_eq!(source.count("disconnects"), 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
