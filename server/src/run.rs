@@ -530,6 +530,7 @@ mod tests {
             instruments: vec!["BTCUSDT".into()],
             legs: 1,
             socket_url: None,
+            dialect: None,
             rest_url: None,
         };
         let listings = subscribed(listings(&Config::default(), &Arc::default()), &[live]);
