@@ -244,6 +244,10 @@ impl<S, D> Guard<S, D> {
             return Offer::Regression;
         }
         if let Phase::Aside(aside) = &self.phase {
+            if first > last && last == aside.id {
+                // The stream itself says that it stands where the snapshot does: no bridge is waited for.
+                return Offer::Hold;
+            }
             return if last <= aside.id { Offer::Covered } else { self.held_once(first, last) };
         }
         let shown = match self.shown {

@@ -43,7 +43,7 @@ impl Feed {
         let venue_ns = time::from_ms(VENUE, book.ms)?;
         let text = BookText { symbol, levels: rows(&book.bids, &book.asks), window: Window::Whole, venue_ns };
         match (&*book.kind, book.prev) {
-            ("snapshot", _) => self.books.snapshot(arrival, last, text, out),
+            ("snapshot", _) => self.books.snapshot_of_stream(arrival, last, text, out),
             ("change", Some(prev)) => {
                 let first = prev.saturating_add(1);
                 if last == prev && !(book.bids.is_empty() && book.asks.is_empty()) {

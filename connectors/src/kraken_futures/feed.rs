@@ -39,7 +39,7 @@ impl Feed {
         let venue_ns = time::from_ms(VENUE, snapshot.time_ms)?;
         let (symbol, levels) = (&*snapshot.symbol, levels(&snapshot));
         let text = BookText { symbol, levels, window: Window::Whole, venue_ns };
-        self.books.snapshot(arrival, snapshot.seq, text, out)
+        self.books.snapshot_of_stream(arrival, snapshot.seq, text, out)
     }
 
     fn level(&mut self, arrival: Arrival<'_>, text: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {

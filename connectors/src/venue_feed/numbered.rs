@@ -126,6 +126,26 @@ impl Numbered {
         Ok(())
     }
 
+    /// A whole book as of the id `last` that came on the stream itself: what follows on this leg joins it.
+    ///
+    /// # Errors
+    /// [`Undecodable`]; nothing of the message is applied then.
+    pub(crate) fn snapshot_of_stream<'a>(
+        &mut self,
+        arrival: Arrival<'_>,
+        last: u64,
+        text: BookText<'_, impl Iterator<Item = LevelText<'a>> + Clone>,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Undecodable> {
+        let BookText { symbol, window, venue_ns, .. } = text;
+        self.snapshot(arrival, last, text, out)?;
+        let stream = self.stream(symbol, arrival, out)?;
+        let sequence = Sequence::Venue { first: last.saturating_add(1), last };
+        let body = Body::Delta(Delta { sequence, scale: stream.steps.scale(), changes: Vec::new(), window });
+        out.push(Event::of(stream.symbol, arrival.leg, arrival.frame.ts_ns, venue_ns, body));
+        Ok(())
+    }
+
     /// The leg's connection began or ended: what it says from now on is another subscription's.
     pub(crate) fn reconnected(&mut self, leg: LegId) {
         for (_, stream) in self.streams.sorted_mut() {
