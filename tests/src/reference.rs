@@ -59,6 +59,8 @@ pub struct Stats {
     pub applied: u64,
     /// Book messages that a snapshot already contained, or that came before any.
     pub dropped_before_snapshot: u64,
+    /// Book messages applied, by the rule, although they end where the snapshot does.
+    pub told_again: u64,
     /// Book messages that still waited for a snapshot at the end.
     pub unanchored: u64,
     /// Breaks of an id chain.
@@ -94,6 +96,7 @@ impl std::ops::AddAssign for Stats {
         self.depth_events += other.depth_events;
         self.applied += other.applied;
         self.dropped_before_snapshot += other.dropped_before_snapshot;
+        self.told_again += other.told_again;
         self.unanchored += other.unanchored;
         self.gaps += other.gaps;
         self.snapshots += other.snapshots;

@@ -64,6 +64,7 @@ class Instrument:
             return
         self.bridged = True
         self.book.put(event["b"], event["a"])
+        self.stats["told_again"] += last == known
         self.book.last_update_id = last
         self.book.applied += 1
         self.stats["applied"] += 1

@@ -8,8 +8,8 @@ from bisect import bisect_left, insort
 from decimal import Decimal
 
 STATS = (
-    "depth_events", "applied", "dropped_before_snapshot", "unanchored", "gaps", "snapshots", "snapshots_refused",
-    "checksums", "checksum_matches", "ticker_comparisons", "ticker_mismatches", "crossed", "unknown", "suppressed",
+    "depth_events", "applied", "dropped_before_snapshot", "told_again", "unanchored", "gaps", "snapshots",
+    "snapshots_refused", "checksums", "checksum_matches", "ticker_comparisons", "ticker_mismatches", "crossed", "unknown", "suppressed",
     "out_of_order", "leg_comparisons", "leg_mismatches",
 )
 

@@ -30,7 +30,9 @@ def rebuild(frames):
         message = exact(frame["raw"]) if frame["kind"] == "ws" and frame["raw"].startswith("{") else {}
         if "action" not in message or not message["arg"]["channel"].startswith("books"):
             continue
-        symbol = message["arg"]["instId"]
+        # Bitget's two markets call different instruments by one name.
+        market = message["arg"].get("instType", "sp")
+        symbol = message["arg"]["instId"] if market == "sp" else f"{market}:{message['arg']['instId']}"
         books, after = sockets.setdefault(frame["conn"], (Books(), {}))
         for data in message["data"]:
             snapshot = message["action"] == "snapshot"

@@ -222,6 +222,7 @@ impl Instrument {
         for (price, quantity) in &depth.asks {
             put(&mut live.book.asks, price, quantity)?;
         }
+        stats.told_again += u64::from(depth.last == live.last);
         (live.last, live.bridged) = (depth.last, true);
         self.applied += 1;
         stats.applied += 1;
@@ -322,6 +323,7 @@ mod tests {
         assert_eq!(whole.books["XY"].bids.len(), 3);
         assert_eq!(whole.books["XY"].last_update_id.as_deref(), Some("150"));
         assert_eq!((whole.stats.applied, whole.stats.dropped_before_snapshot, whole.stats.gaps), (2, 1, 0));
+        assert_eq!(whole.stats.told_again, 1);
         let holed = fed(Venue::new(Rule::Usdm), &borrowed);
         assert_eq!((holed.books.len(), holed.stats.gaps, holed.stats.unanchored), (0, 1, 1));
     }

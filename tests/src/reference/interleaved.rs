@@ -32,6 +32,9 @@ pub(super) struct Venue {
 #[derive(Deserialize)]
 struct Argument {
     channel: String,
+    /// Bitget's two markets call different instruments by one name.
+    #[serde(rename = "instType")]
+    market: Option<String>,
     #[serde(rename = "instId")]
     instrument: String,
 }
@@ -59,7 +62,10 @@ impl Rules for Venue {
         }
         let message: Message = serde_json::from_str(raw)?;
         debug_assert!(message.arg.channel.starts_with("books"));
-        let symbol = message.arg.instrument;
+        let symbol = match message.arg.market.as_deref() {
+            None | Some("sp") => message.arg.instrument,
+            Some(market) => format!("{market}:{}", message.arg.instrument),
+        };
         let socket = self.sockets.entry(line.conn.clone()).or_default();
         for data in &message.data {
             if message.action == "snapshot" {

@@ -30,8 +30,8 @@ pub(crate) type Rows = Vec<(String, String)>;
 pub(crate) struct Reader {
     sides: [BookSide; 2],
     pub(crate) seq: String,
-    /// Epoch and sequence; (0, 0) before the first book.
-    pub(crate) version: (u64, u64),
+    /// Epoch and sequence; none before the first book.
+    pub(crate) version: Option<(u64, u64)>,
     pub(crate) state: String,
     /// Lines that say that something was missed.
     pub(crate) gapped: u64,
@@ -66,7 +66,7 @@ pub(crate) fn read(lines: &[u8]) -> BTreeMap<String, Reader> {
 impl Reader {
     fn book(&mut self, line: &Value, snapshot: bool) {
         self.seq = line["seq"].as_str().unwrap().to_owned();
-        let version = (line["epoch"].as_u64().unwrap(), self.seq.parse().unwrap());
+        let version = Some((line["epoch"].as_u64().unwrap(), self.seq.parse().unwrap()));
         assert!(version > self.version, "{version:?} after {:?}", self.version);
         self.version = version;
         self.snapshots += u64::from(snapshot);

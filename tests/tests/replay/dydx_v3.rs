@@ -12,12 +12,12 @@ use sprag_tests::{
     corpus,
     reference::{self, Reconstruction},
 };
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 const CAPTURE: &str = "dydx_v3/dydx_v3_2021-06.frames.jsonl.zst";
 
-/// How far a message may be moved back, in messages.
-const MOVED_MAX: u64 = 24;
+/// How late a message is made at most, in nanoseconds: later than any in the capture, and sooner than one that is lost.
+const LATE_NS_MAX: u64 = 100_000_000;
 
 fn rebuilt(path: &Path) -> Reconstruction {
     reference::rebuild("dydx_v3", path).unwrap()
@@ -32,13 +32,11 @@ fn shuffled(frames: &[RawFrame], seed: u64) -> Vec<RawFrame> {
     let (moving, mut rest): (Vec<RawFrame>, Vec<RawFrame>) = frames.iter().cloned().partition(changes);
     let times: Vec<u64> = moving.iter().map(|frame| frame.ts_ns).collect();
     let mut chance = seed;
-    let mut ranked: Vec<(u64, RawFrame)> = (0..)
-        .zip(moving)
-        .map(|(place, frame)| {
-            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (place + (chance >> 33) % MOVED_MAX, frame)
-        })
-        .collect();
+    let late = |frame: RawFrame| {
+        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (frame.ts_ns + (chance >> 33) % LATE_NS_MAX, frame)
+    };
+    let mut ranked: Vec<(u64, RawFrame)> = moving.into_iter().map(late).collect();
     ranked.sort_by_key(|(rank, _)| *rank);
     rest.extend(ranked.into_iter().zip(times).map(|((_, frame), ts_ns)| RawFrame { ts_ns, ..frame }));
     rest
@@ -66,7 +64,11 @@ fn in_any_order_the_books_end_the_same_and_older_levels_are_suppressed() {
     let (frames, right) = (of(&path), rebuilt(&path));
     for seed in 1..=3 {
         let file = write(shuffled(&frames, seed));
-        let told = rebuilt(file.path()).stats;
+        let Reconstruction { books, stats: told } = rebuilt(file.path());
+        let ends = |books: &BTreeMap<String, reference::FinalBook>| -> Vec<_> {
+            books.iter().map(|(symbol, book)| (symbol.clone(), book.bids.clone(), book.asks.clone())).collect()
+        };
+        assert!(ends(&books) == ends(&right.books), "the rule itself does not depend on the order");
         let (lines, summary) = run(file.path(), &options(Venue::DydxV3, 2));
         let suppressed = feed_counts(&summary).suppressed;
         println!("dydx_v3, order {seed}: {} went back, {suppressed} levels suppressed", told.out_of_order);

@@ -7,11 +7,14 @@ use connectors::{
     raw::{RawFrame, RawKind, RawPayload},
 };
 use serde_json::json;
-use std::{io::Write, path::Path};
+use std::{io::Write, path::Path, sync::Arc};
 use tempfile::NamedTempFile;
 
 /// What the names of connections of the second leg begin with.
 const SECOND: &str = "second/";
+
+/// A fetched book is bridged this long after its reply.
+const BRIDGED_NS: u64 = 500_000_000;
 
 /// The frames of a capture.
 pub(crate) fn of(path: &Path) -> Vec<RawFrame> {
@@ -53,12 +56,16 @@ pub(crate) fn second_leg(frames: &[RawFrame], behind_ns: u64) -> Vec<RawFrame> {
     sockets.map(behind).collect()
 }
 
-/// Without the messages whose place among all of them `lost` names.
+/// Without some messages: `lost` is asked for the place of each among those after the last reply of REST, since a book
+/// that was not fetched again could not be bridged over a hole.
 pub(crate) fn without(frames: &[RawFrame], lost: impl Fn(usize) -> bool) -> Vec<RawFrame> {
+    let replies = frames.iter().filter(|frame| frame.kind == RawKind::Http);
+    let from_ns = replies.map(|frame| frame.ts_ns + BRIDGED_NS).max().unwrap_or(0);
     let mut place = 0;
     let stays = |frame: &&RawFrame| {
-        place += usize::from(frame.kind == RawKind::Ws);
-        frame.kind != RawKind::Ws || !lost(place)
+        let may_be_lost = frame.kind == RawKind::Ws && frame.ts_ns >= from_ns;
+        place += usize::from(may_be_lost);
+        !may_be_lost || !lost(place)
     };
     frames.iter().filter(stays).cloned().collect()
 }
@@ -70,7 +77,7 @@ pub(crate) fn ended(frames: &[RawFrame], end_ns: u64) -> Vec<RawFrame> {
     let mut conns: Vec<_> = left.iter().filter(|frame| frame.kind == RawKind::Ws).map(|frame| &frame.conn).collect();
     conns.sort();
     conns.dedup();
-    let close = |conn: &std::sync::Arc<str>| RawFrame {
+    let close = |conn: &Arc<str>| RawFrame {
         ts_ns: end_ns,
         kind: RawKind::Close,
         conn: conn.clone(),

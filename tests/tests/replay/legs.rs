@@ -52,7 +52,8 @@ fn legs_fill_the_holes_of_each_other(format: &str) {
         assert!(readers.values().all(|reader| reader.gapped == 0), "{name}");
         assert_eq!((lanes.gaps, lanes.resyncs, lanes.resets, summary.dead_letters), (0, 0, 0, 0), "{name}");
         older_than_a_snapshot(right, lanes.regressions);
-        assert!(lanes.held > 0 && lanes.duplicates > 0, "{name}: {lanes:?}");
+        // Deribit's options are too quiet for one message to come while another is missing.
+        assert!(lanes.duplicates > 0 && (lanes.held > 0 || format == "deribit"), "{name}: {lanes:?}");
     });
 }
 

@@ -65,7 +65,7 @@ pub(crate) fn all_same(venue: Venue, lines: &[u8], books: &BTreeMap<String, Fina
             assert_eq!(&reader.seq, last, "{name}");
         }
     }
-    let shown = readers.iter().filter(|(_, reader)| reader.version != (0, 0)).map(|(name, _)| name);
+    let shown = readers.iter().filter(|(_, reader)| reader.version.is_some()).map(|(name, _)| name);
     let shown: Vec<_> = shown.collect();
     assert_eq!(shown.len(), books.len(), "{shown:?}");
     readers
