@@ -16,13 +16,15 @@ use std::{borrow::Cow, sync::Arc};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 /// The venues with a dialect: the simulated market is served at them too.
-pub(super) const SPOKEN: [Venue; 2] = [Venue::Okx, Venue::Deribit];
+pub(super) const SPOKEN: [Venue; 4] = [Venue::Okx, Venue::Deribit, Venue::Coinbase, Venue::Bitfinex];
 
 /// The dialect of a venue, if it has one.
 pub(super) fn of(venue: Venue) -> Option<Box<dyn Dialect>> {
     match venue {
         Venue::Okx => Some(Box::new(super::okx::Okx::default())),
         Venue::Deribit => Some(Box::new(super::deribit::Deribit::default())),
+        Venue::Coinbase => Some(Box::new(super::coinbase::Coinbase)),
+        Venue::Bitfinex => Some(Box::new(super::bitfinex::Bitfinex::default())),
         _ => None,
     }
 }

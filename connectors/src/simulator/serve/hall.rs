@@ -30,6 +30,21 @@ use std::{
 };
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
+/// Trades of one instrument that are remembered: as many as Bitfinex begins with.
+const TRADES_MAX: usize = 30;
+
+/// A trade that was told.
+#[derive(Debug)]
+pub(super) struct Traded {
+    pub(super) id: u64,
+    /// The taker sold.
+    pub(super) sold: bool,
+    pub(super) price: Box<str>,
+    pub(super) quantity: Box<str>,
+    /// Unix time, nanoseconds.
+    pub(super) at_ns: u64,
+}
+
 /// What one update replaced.
 struct Undo {
     /// The id before it, as it was told.
@@ -50,6 +65,8 @@ pub(super) struct Instrument {
     /// The next update gets this id.
     reset: Option<u64>,
     undo: VecDeque<Undo>,
+    /// The last ones, the latest last.
+    trades: VecDeque<Traded>,
     /// When its subscribers were last told something of the book.
     moved: Instant,
 }
@@ -64,12 +81,26 @@ impl Instrument {
             shift: 0,
             reset: None,
             undo: VecDeque::new(),
+            trades: VecDeque::new(),
             moved: Instant::now(),
         }
     }
 
     pub(super) const fn book(&self) -> Option<&Book> {
         self.book.as_ref()
+    }
+
+    /// Trades, the latest first.
+    pub(super) fn trades(&self) -> impl Iterator<Item = &Traded> {
+        self.trades.iter().rev()
+    }
+
+    fn traded(&mut self, trade: &Trade<'_>, at_ns: u64) {
+        if self.trades.len() >= TRADES_MAX {
+            self.trades.pop_front();
+        }
+        let (price, quantity) = (trade.price.into(), trade.quantity.into());
+        self.trades.push_back(Traded { id: trade.id, sold: trade.sold, price, quantity, at_ns });
     }
 
     /// The id of the last update, as it was told.
@@ -341,7 +372,9 @@ impl Hall {
                 Some(passed) => vec![renumbered(&*self.dialect, instrument, passed, previous)],
                 None => self.dialect.update(&hearer.channel, &view, &told),
             };
-            payloads.extend(self.dialect.trailer(&hearer.channel, &view));
+            if !payloads.is_empty() {
+                payloads.extend(self.dialect.trailer(&hearer.channel, &view));
+            }
             worded.push((Arc::clone(&hearer.channel), payloads));
         }
         self.send(symbol, &hearers, &worded, bus);
@@ -349,6 +382,10 @@ impl Hall {
 
     /// Sends an update to those who hear it, past the faults of book updates.
     fn send(&self, symbol: &str, hearers: &[Hearer], worded: &[(Arc<str>, Vec<Utf8Bytes>)], bus: &mut Bus) {
+        if worded.iter().all(|(_, payloads)| payloads.is_empty()) {
+            // It happened beyond what anybody sees.
+            return;
+        }
         let venue = self.stock.venue;
         let dropped = bus.faults.drops_depth(venue, symbol, None);
         let falsified: Vec<(&Arc<str>, Vec<Option<Utf8Bytes>>)> = match bus.faults.may_corrupt(venue, symbol) {
@@ -364,7 +401,8 @@ impl Hall {
         let can = falsified.iter().any(|(_, payloads)| payloads.iter().any(Option::is_some));
         let all = can && bus.faults.corrupts(venue, symbol, None);
         for hearer in hearers {
-            let Some((_, payloads)) = worded.iter().find(|(channel, _)| *channel == hearer.channel) else { continue };
+            let told = worded.iter().find(|(channel, payloads)| *channel == hearer.channel && !payloads.is_empty());
+            let Some((_, payloads)) = told else { continue };
             let false_ones =
                 falsified.iter().find(|(channel, _)| **channel == hearer.channel).filter(|(_, payloads)| {
                     payloads.iter().any(Option::is_some)
@@ -385,7 +423,8 @@ impl Hall {
     }
 
     fn trade(&mut self, index: usize, trade: &Trade<'_>, piece: Option<&Piece<'_>>, at_ns: u64, bus: &mut Bus) {
-        let Some(instrument) = self.stock.instruments.get(index) else { return };
+        let Some(instrument) = self.stock.instruments.get_mut(index) else { return };
+        instrument.traded(trade, at_ns);
         let symbol = instrument.listed.symbol.as_str();
         let nothing = Book::new();
         let view = View {
