@@ -7,16 +7,28 @@
 
 #[path = "venue_sim/binance.rs"]
 mod binance;
+#[path = "venue_sim/binance_usdm.rs"]
+mod binance_usdm;
+#[path = "venue_sim/bitfinex.rs"]
+mod bitfinex;
 #[path = "venue_sim/captures.rs"]
 mod captures;
 #[path = "venue_sim/client.rs"]
 mod client;
+#[path = "venue_sim/coinbase.rs"]
+mod coinbase;
 #[path = "venue_sim/control.rs"]
 mod control;
+#[path = "venue_sim/deribit.rs"]
+mod deribit;
 #[path = "venue_sim/faults.rs"]
 mod faults;
 #[path = "venue_sim/kraken.rs"]
 mod kraken;
+#[path = "venue_sim/messages.rs"]
+mod messages;
+#[path = "venue_sim/okx.rs"]
+mod okx;
 #[path = "venue_sim/pace.rs"]
 mod pace;
 
@@ -36,6 +48,15 @@ fn market(updates_per_second: u32) -> VenueSimOptions {
         book_levels: 120,
         ..SimulatorConfig::default()
     }))
+}
+
+/// The same at some venues.
+fn market_of(venues: &[Venue], updates_per_second: u32) -> VenueSimOptions {
+    let mut options = market(updates_per_second);
+    if let VenueSimSource::Market(config) = &mut options.source {
+        config.venues = venues.to_vec();
+    }
+    options
 }
 
 /// Waits until something holds.

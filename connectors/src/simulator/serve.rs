@@ -148,6 +148,9 @@ pub enum VenueSimError {
     /// A capture cannot be read.
     #[error(transparent)]
     Capture(#[from] CaptureError),
+    /// The protocol of a venue is not spoken here.
+    #[error("the venue simulator does not speak the protocol of {0}")]
+    NotSpoken(Venue),
     /// No venue or no pair, or captures in which the venue lists nothing.
     #[error("there is nothing to serve")]
     Nothing,
@@ -250,6 +253,16 @@ impl VenueSim {
         }
         if [options.ping_interval, options.heartbeat_interval, options.idle_interval].contains(&Duration::ZERO) {
             return Err(VenueSimError::Interval);
+        }
+        let venues = match &options.source {
+            VenueSimSource::Market(config) => config.venues.as_slice(),
+            VenueSimSource::Captures { venue, .. } => std::slice::from_ref(venue),
+        };
+        let speaks = |venue: &Venue| {
+            super::SIMULATED.contains(venue) || binance::VENUES.contains(venue) || dialect::SPOKEN.contains(venue)
+        };
+        if let Some(venue) = venues.iter().find(|venue| !speaks(venue)) {
+            return Err(VenueSimError::NotSpoken(*venue));
         }
         let drained = Arc::new(Notify::new());
         let bus = Bus::new(options.connection_bytes, Arc::clone(&drained));

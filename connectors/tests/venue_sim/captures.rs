@@ -20,11 +20,11 @@ pub(super) fn capture(file: PathBuf, venue: Venue, subscribers: usize) -> VenueS
     VenueSimOptions { wait_for_subscribers: subscribers, ..VenueSimOptions::new(source) }
 }
 
-fn frames(file: &Path) -> Vec<RawFrame> {
+pub(super) fn frames(file: &Path) -> Vec<RawFrame> {
     MergedCaptures::open(&[file.to_owned()]).unwrap().map(|frame| frame.unwrap().frame).collect()
 }
 
-fn text(frame: &RawFrame) -> &str {
+pub(super) fn text(frame: &RawFrame) -> &str {
     match &frame.raw {
         RawPayload::Text(text) => text,
         RawPayload::Binary(_) => panic!("text only"),
@@ -168,7 +168,7 @@ async fn kraken_ethusd_is_passed_on_and_seen_at_other_depths() {
 }
 
 /// A capture of our own.
-fn written(lines: &[Value]) -> tempfile::NamedTempFile {
+pub(super) fn written(lines: &[Value]) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().unwrap();
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     std::fs::write(file.path(), zstd::encode_all(text.as_bytes(), 3).unwrap()).unwrap();
@@ -255,6 +255,8 @@ async fn what_cannot_be_served_is_said_at_the_start() {
     let file = written(&[]);
     let empty = VenueSim::start(capture(file.path().to_owned(), Venue::BinanceSpot, 0)).await;
     assert_eq!(empty.err().unwrap().to_string(), "there is nothing to serve");
+    let unspoken = VenueSim::start(capture(file.path().to_owned(), Venue::DydxV3, 0)).await;
+    assert!(unspoken.err().unwrap().to_string().ends_with("the protocol of dydx_v3"));
     let missing = VenueSim::start(capture("/nowhere/at/all".into(), Venue::BinanceSpot, 0)).await;
     assert!(missing.err().unwrap().to_string().starts_with("capture /nowhere/at/all"));
     let mut beyond = super::market(0);

@@ -33,6 +33,10 @@ impl Ws {
         self.0.send(Message::text(request.to_string())).await.unwrap();
     }
 
+    pub(super) async fn send_text(&mut self, text: &str) {
+        self.0.send(Message::text(text.to_owned())).await.unwrap();
+    }
+
     /// The next message of any kind; none at the end.
     pub(super) async fn any(&mut self) -> Option<Result<Message, Error>> {
         tokio::time::timeout(LONG, self.0.next()).await.unwrap()

@@ -21,19 +21,28 @@ const AFTER_HELP: &str = r#"Without --capture a market is simulated at the venue
 are served as they were recorded; REST and new subscriptions are answered from books that are kept beside it.
 
 One address has it all: /binance_spot/stream, /binance_spot/ws and /binance_spot/api/v3 as Binance spot has them,
-/kraken_spot/v2 and /kraken_spot/0/public as Kraken has them.
+/kraken_spot/v2 and /kraken_spot/0/public as Kraken has them, /okx/ws/v5/public, /deribit/ws/api/v2 and so on; a venue's
+REST begins at http://ADDRESS/VENUE. What is served is printed at the start.
 
 For tests: GET /sim/books and /sim/state; POST /sim/pause and /sim/resume; POST /sim/faults with one of
-  {"fault":"disconnect","venue":"kraken_spot","connection":1,"ending":"normal"}   or "going_away", "abort"
+  {"fault":"disconnect","venue":"okx","connection":1,"ending":"normal"}   or "going_away", "abort", "reset"
+  {"fault":"half_open","venue":"okx","connection":1,"for_ms":5000}
   {"fault":"refuse_connections","venue":"kraken_spot","for_ms":2000}
+  {"fault":"fail_rest","venue":"binance_spot","count":1,"status":429,"retry_after_s":2}
   {"fault":"drop_depth","venue":"binance_spot","symbol":"BTCUSDT","count":1,"connection":2}
-  {"fault":"corrupt_checksum","symbol":"BTC/USD","count":1}
-  {"fault":"stale_snapshots","symbol":"BTCUSDT","count":3,"updates_ago":20}
-  {"fault":"fail_rest","venue":"binance_spot","status":429,"retry_after_s":2}
-  {"fault":"reset_ids","symbol":"BTCUSDT","next_id":624086}
+  {"fault":"duplicate","venue":"okx","symbol":"BTC-USDT","count":1,"connection":2}   "reorder" alike
+  {"fault":"garbage","venue":"okx","count":1,"kind":"truncated","seed":1}   or "random", "binary"
+  {"fault":"oversized","venue":"okx","connection":1}
+  {"fault":"delay","venue":"okx","connection":1,"min_ms":6,"max_ms":9,"seed":1,"for_ms":60000}
   {"fault":"silence","venue":"kraken_spot","symbol":"BTC/USD","for_ms":5000}
   {"fault":"ping_flood","venue":"binance_spot","every_ms":10,"for_ms":3000}
-A connection is meant by its order of opening at its venue, from 1; without one, all are meant. GET /sim/faults tells
+  {"fault":"corrupt_checksum","venue":"kraken_spot","symbol":"BTC/USD","count":1}
+  {"fault":"stale_snapshots","venue":"binance_spot","symbol":"BTCUSDT","count":3,"updates_ago":20}
+  {"fault":"reset_ids","venue":"binance_spot","symbol":"BTCUSDT","next_id":624086}
+  {"fault":"chaos","venue":"okx","seed":1,"for_ms":60000,
+   "per_10000":{"drop":10,"duplicate":10,"reorder":10,"garbage":10,"reset":1}}
+A connection is meant by its order of opening at its venue, from 1; without one, all are meant. Without a symbol, where
+one may be left out, all are meant too. GET /sim/faults tells
 how often each fired; DELETE /sim/faults ends them."#;
 
 #[derive(Debug, Args)]
@@ -129,9 +138,11 @@ fn not_started(error: VenueSimError) -> Failure {
         VenueSimError::Listen { .. } => Exit::Network,
         VenueSimError::Capture(_) => Exit::Input,
         VenueSimError::Scan(_) => Exit::Internal,
-        VenueSimError::BeyondLoopback(_) | VenueSimError::Nothing | VenueSimError::Speed | VenueSimError::Interval => {
-            Exit::Usage
-        }
+        VenueSimError::BeyondLoopback(_)
+        | VenueSimError::NotSpoken(_)
+        | VenueSimError::Nothing
+        | VenueSimError::Speed
+        | VenueSimError::Interval => Exit::Usage,
     };
     Failure::new(exit, error)
 }

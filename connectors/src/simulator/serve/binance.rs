@@ -251,9 +251,8 @@ impl Binance {
         let depth = is_depth(kind);
         let data = if depth {
             let read = serde_json::from_str::<Depth<'_>>(data).ok();
-            let applied = read
-                .as_ref()
-                .is_some_and(|depth| instrument.update(depth.ids(), depth.bids.get(), depth.asks.get()));
+            let applied =
+                read.as_ref().is_some_and(|depth| instrument.update(depth.ids(), depth.bids.get(), depth.asks.get()));
             if let Some(depth) = &read
                 && instrument.book().is_some_and(|kept| kept.last == depth.last)
             {

@@ -138,29 +138,32 @@ impl Bus {
         if self.faults.none() && connection.held.is_empty() {
             return self.push(index, Message::Text(text));
         }
+        if connection.outbox.ending().is_some() {
+            return;
+        }
         let key = (symbol.into(), kind);
         let holds = connection.held.len() >= HELD_MAX || connection.held.contains_key(&key);
         match self.faults.fate(venue, number, symbol, kind, holds) {
-            Fate::Passes => self.forward(index, key, Message::Text(text)),
+            Fate::Passes => self.forward(index, &key, Message::Text(text)),
             Fate::Lost => {}
             Fate::Twice => {
                 self.push(index, Message::Text(text.clone()));
-                self.forward(index, key, Message::Text(text));
+                self.forward(index, &key, Message::Text(text));
             }
             Fate::Later => {
                 if let Some(connection) = self.connections.get_mut(index) {
                     connection.held.insert(key, Message::Text(text));
                 }
             }
-            Fate::Garbled(garbage) => self.forward(index, key, garbage.of(&text)),
+            Fate::Garbled(garbage) => self.forward(index, &key, garbage.of(&text)),
             Fate::Ends => connection.outbox.end(End::Reset),
         }
     }
 
     /// Sends a message, and what waited for it.
-    fn forward(&mut self, index: usize, key: (Box<str>, Kind), message: Message) {
+    fn forward(&mut self, index: usize, key: &(Box<str>, Kind), message: Message) {
         self.push(index, message);
-        let held = self.connections.get_mut(index).and_then(|connection| connection.held.remove(&key));
+        let held = self.connections.get_mut(index).and_then(|connection| connection.held.remove(key));
         if let Some(held) = held {
             self.push(index, held);
         }

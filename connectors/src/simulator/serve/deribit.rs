@@ -187,6 +187,11 @@ impl Dialect for Deribit {
         }
     }
 
+    /// As the venue's JSON has it: always with a point, `12.0`.
+    fn spell<'a>(&self, decimal: &'a str) -> Cow<'a, str> {
+        if decimal.contains('.') { Cow::Borrowed(decimal) } else { Cow::Owned(format!("{decimal}.0")) }
+    }
+
     fn read<'a>(&mut self, _conn: &Arc<str>, text: &'a str) -> Result<Option<Piece<'a>>, Unread> {
         let frame: Frame<'a> = serde_json::from_str(text).map_err(|_| Unread)?;
         if frame.method.as_deref() != Some("subscription") {
@@ -316,7 +321,7 @@ impl Dialect for Deribit {
 
     fn trade(&self, channel: &str, view: &View<'_>, trade: &Trade<'_>) -> Vec<Utf8Bytes> {
         let (symbol, direction) = (&view.listed.symbol, if trade.sold { "sell" } else { "buy" });
-        let price = number(trade.price);
+        let price = trade.price;
         let text = format!(
             "{{\"jsonrpc\":\"2.0\",\"method\":\"subscription\",\"params\":{{\"channel\":\"{channel}\",\"data\":[{{\
             \"trade_seq\":{},\"trade_id\":\"{}\",\"timestamp\":{},\"tick_direction\":0,\"price\":{price},\
@@ -325,7 +330,7 @@ impl Dialect for Deribit {
             trade.id,
             trade.id,
             view.at_ns / NS_PER_MS,
-            number(trade.quantity)
+            trade.quantity
         );
         vec![text.into()]
     }
@@ -412,15 +417,10 @@ fn refused(status: u16, what: (i32, &str), parameter: Option<&str>, begun_ns: u6
     Reply::json(status, format!("{{\"jsonrpc\":\"2.0\",\"error\":{wrong},{}}}", tail(begun_ns)))
 }
 
-/// A decimal as the venue's JSON has it: always with a point, `12.0`.
-fn number(text: &str) -> Cow<'_, str> {
-    if text.contains(['.', 'e', 'E']) { Cow::Borrowed(text) } else { Cow::Owned(format!("{text}.0")) }
-}
-
 fn level(out: &mut String, verb: &str, price: &str, quantity: &str) {
     let comma = if out.is_empty() { "" } else { "," };
     // Writing to a string cannot fail.
-    let _written = write!(out, "{comma}[\"{verb}\",{},{}]", number(price), number(quantity));
+    let _written = write!(out, "{comma}[\"{verb}\",{price},{quantity}]");
 }
 
 fn message(channel: &str, view: &View<'_>, kind: &str, bids: &str, asks: &str) -> Utf8Bytes {
@@ -485,7 +485,7 @@ fn listing(number: usize, instrument: &Instrument) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::hall::Hall, *};
 
     #[test]
     fn assets_follow_from_the_name() {
@@ -511,6 +511,27 @@ mod tests {
         let passed = deribit.pass("book.A_B.raw", "book.A_B.100ms", text).unwrap();
         assert_eq!(passed, text.replace(".raw", ".100ms"));
         assert!(deribit.pass("book.A_B.raw", "book.A_C.raw", text).is_none());
-        assert_eq!((number("12"), number("0.5"), number("2e3")), ("12.0".into(), "0.5".into(), "2e3".into()));
+        assert_eq!((deribit.spell("12"), deribit.spell("0.5")), ("12.0".into(), "0.5".into()));
+    }
+
+    #[test]
+    fn a_test_that_is_not_answered_ends_the_connection() {
+        let hall = Hall::new(Box::new(Deribit::default()), []);
+        let (mut deribit, mut session) = (Deribit::default(), Session::at(0));
+        assert!(deribit.beat(&mut session, hall.stock()).is_empty());
+        let ask = "{\"id\":1,\"method\":\"public/set_heartbeat\",\"params\":{\"interval\":10}}";
+        deribit.receive(&mut session, hall.stock(), ask);
+        assert!(deribit.beat(&mut session, hall.stock()).is_empty(), "not yet");
+        let mut beat = |answered| {
+            session.marks.pulse.as_mut().unwrap().due = Instant::now();
+            let acts = deribit.beat(&mut session, hall.stock());
+            if answered {
+                deribit.receive(&mut session, hall.stock(), "{\"id\":2,\"method\":\"public/test\"}");
+            }
+            acts
+        };
+        assert!(matches!(&beat(true)[..], [Act::Say(_), Act::Say(asked)] if asked.contains("test_request")));
+        assert_eq!(beat(false).len(), 2, "it was answered");
+        assert!(matches!(beat(false)[..], [Act::End(UNANSWERED, "")]));
     }
 }

@@ -108,8 +108,6 @@ pub(super) struct View<'a> {
     pub(super) book: &'a Book,
     /// The id of the last update; none in captures of venues or times without ids.
     pub(super) id: Option<u64>,
-    /// The first id that the last update covers, for venues that number every change.
-    pub(super) first: Option<u64>,
     /// The id of the update before it.
     pub(super) previous: Option<u64>,
     /// Unix time, nanoseconds.
@@ -158,6 +156,11 @@ pub(super) trait Dialect: Send {
     fn list(&self, symbol: &str) -> Option<SimInstrument>;
 
     fn carries(&self, channel: &str) -> Carries;
+
+    /// A plain decimal of the simulated market as the venue spells it.
+    fn spell<'a>(&self, decimal: &'a str) -> Cow<'a, str> {
+        Cow::Borrowed(decimal)
+    }
 
     /// Reads a frame that was recorded on connection `conn`: none where it concerns that connection alone.
     fn read<'a>(&mut self, conn: &Arc<str>, text: &'a str) -> Result<Option<Piece<'a>>, Unread>;

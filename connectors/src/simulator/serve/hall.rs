@@ -287,7 +287,7 @@ impl Hall {
             Said::Snapshot(levels) => self.whole(index, levels, piece, at_ns, bus),
             Said::Update(levels) => self.update(index, levels, Some(piece), at_ns, bus),
             Said::Trade(trade) => self.trade(index, trade, Some(piece), at_ns, bus),
-            Said::Other => self.other(piece, bus),
+            Said::Other => self.pass_on(piece, Kind::Other, bus),
         }
     }
 
@@ -299,7 +299,7 @@ impl Hall {
                 // Ids begin at the time in microseconds, so that a later start has greater ones.
                 self.counted = self.counted.max(happening.at_ns / 1_000);
                 let (id, mut book) = (self.counted, Book::new());
-                for change in changes(lines) {
+                for change in changes(&spelled(&*self.dialect, lines)) {
                     book.apply(&change);
                 }
                 if let Some(instrument) = self.stock.instruments.get_mut(index) {
@@ -307,13 +307,16 @@ impl Hall {
                 }
             }
             What::Changes(lines) => {
-                let changes = changes(lines);
+                let spelled = spelled(&*self.dialect, lines);
+                let changes = changes(&spelled);
                 self.counted += u64::try_from(changes.len()).unwrap_or(1).max(1);
                 let levels = Levels { changes, id: Some(self.counted), previous: None, checksum: None };
                 self.update(index, &levels, None, happening.at_ns, bus);
             }
             What::Trade { id, sold, price, quantity } => {
-                let trade = Trade { id: *id, sold: *sold, price, quantity };
+                let (price, quantity) = (self.dialect.spell(price), self.dialect.spell(quantity));
+                let (price, quantity) = (price.into_owned(), quantity.into_owned());
+                let trade = Trade { id: *id, sold: *sold, price: &price, quantity: &quantity };
                 self.trade(index, &trade, None, happening.at_ns, bus);
             }
         }
@@ -329,7 +332,7 @@ impl Hall {
         confirm(&*self.dialect, &mut self.checksums, &book, levels.checksum);
         instrument.replace(book, levels.id);
         let instrument = &*instrument;
-        let Some(view) = view(instrument, None, levels, at_ns) else { return };
+        let Some(view) = view(instrument, None, at_ns) else { return };
         let hearers = hearers(&*self.dialect, bus, &piece.symbol, Carries::Book, true);
         for hearer in hearers {
             let passed = self.dialect.pass(&piece.channel, &hearer.channel, piece.text);
@@ -351,9 +354,12 @@ impl Hall {
             // A hole in the capture: the book is unknown until its next snapshot.
             instrument.book = None;
         }
-        let Some((existed, previous)) = instrument.apply(&levels.changes, levels.id, chains) else { return };
+        let Some((existed, previous)) = instrument.apply(&levels.changes, levels.id, chains) else {
+            // Who was told a book before sees the hole too.
+            return piece.into_iter().for_each(|piece| self.pass_on(piece, Kind::Update, bus));
+        };
         let Some(instrument) = self.stock.instruments.get(index) else { return };
-        let Some(view) = view(instrument, previous, levels, at_ns) else { return };
+        let Some(view) = view(instrument, previous, at_ns) else { return };
         confirm(&*self.dialect, &mut self.checksums, view.book, levels.checksum);
         let symbol = instrument.listed.symbol.as_str();
         let hearers = hearers(&*self.dialect, bus, symbol, Carries::Book, false);
@@ -431,7 +437,6 @@ impl Hall {
             listed: &instrument.listed,
             book: instrument.book.as_ref().unwrap_or(&nothing),
             id: instrument.told,
-            first: None,
             previous: None,
             at_ns,
         };
@@ -446,12 +451,11 @@ impl Hall {
     }
 
     /// What is only passed on.
-    fn other(&self, piece: &Piece<'_>, bus: &mut Bus) {
-        for carries in [Carries::Book, Carries::Trades, Carries::Other] {
-            for hearer in hearers(&*self.dialect, bus, &piece.symbol, carries, false) {
-                if *hearer.channel == *piece.channel {
-                    deliver(&*self.dialect, bus, &hearer, &piece.symbol, &piece.text.into(), Kind::Other);
-                }
+    fn pass_on(&self, piece: &Piece<'_>, kind: Kind, bus: &mut Bus) {
+        let carries = self.dialect.carries(&piece.channel);
+        for hearer in hearers(&*self.dialect, bus, &piece.symbol, carries, false) {
+            if let Some(passed) = self.dialect.pass(&piece.channel, &hearer.channel, piece.text) {
+                deliver(&*self.dialect, bus, &hearer, &piece.symbol, &passed, kind);
             }
         }
     }
@@ -463,7 +467,7 @@ impl Hall {
                 continue;
             }
             instrument.moved = Instant::now();
-            let Some(view) = view(instrument, instrument.told, &Levels::default(), at_ns) else { continue };
+            let Some(view) = view(instrument, instrument.told, at_ns) else { continue };
             let symbol = instrument.listed.symbol.as_str();
             for hearer in hearers(&*self.dialect, bus, symbol, Carries::Book, false) {
                 if let Some(payload) = self.dialect.keepalive(&hearer.channel, &view) {
@@ -540,7 +544,6 @@ impl Hall {
             listed: &instrument.listed,
             book: &snapshot.book,
             id: instrument.told.map(|_| snapshot.last),
-            first: None,
             previous: None,
             at_ns: unix_ns(),
         };
@@ -618,16 +621,8 @@ fn deliver(dialect: &dyn Dialect, bus: &mut Bus, to: &Hearer, symbol: &str, payl
 }
 
 /// The book of an instrument after an update.
-fn view<'a>(instrument: &'a Instrument, previous: Option<u64>, levels: &Levels<'_>, at_ns: u64) -> Option<View<'a>> {
-    let covered = u64::try_from(levels.changes.len()).unwrap_or(u64::MAX).max(1) - 1;
-    Some(View {
-        listed: &instrument.listed,
-        book: instrument.book.as_ref()?,
-        id: instrument.told,
-        first: instrument.told.map(|told| told.saturating_sub(covered)),
-        previous,
-        at_ns,
-    })
+fn view(instrument: &Instrument, previous: Option<u64>, at_ns: u64) -> Option<View<'_>> {
+    Some(View { listed: &instrument.listed, book: instrument.book.as_ref()?, id: instrument.told, previous, at_ns })
 }
 
 /// A recorded text, with other ids after they were reset.
@@ -645,6 +640,16 @@ fn confirm(dialect: &dyn Dialect, checksums: &mut (u64, u64), book: &Book, recor
         Some(_) => checksums.1 += 1,
         None => {}
     }
+}
+
+/// The lines of the simulated market as the venue spells them.
+fn spelled(dialect: &dyn Dialect, lines: &[Line]) -> Vec<Line> {
+    let spell = |line: &Line| Line {
+        bid: line.bid,
+        price: dialect.spell(&line.price).into_owned(),
+        quantity: dialect.spell(&line.quantity).into_owned(),
+    };
+    lines.iter().map(spell).collect()
 }
 
 /// The lines of the simulated market as changes of a book.

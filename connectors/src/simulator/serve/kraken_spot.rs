@@ -9,7 +9,8 @@ mod window;
 
 use super::{
     bus::{Bus, Kind},
-    reference::{self, Book, Change, PriceKey, Prior, SIDES, Side},
+    faults::UPDATES_AGO_MAX,
+    reference::{self, Book, Change, Level, PriceKey, Prior, SIDES, Side, Snapshot},
 };
 use crate::{
     raw::{RawFrame, RawKind, RawPayload},
@@ -99,10 +100,17 @@ impl BookData<'_> {
     }
 }
 
+/// What one update did to a book: levels that it replaced, then levels that left the window.
+struct Undo {
+    priors: Vec<Prior>,
+    evicted: Vec<(Side, Level)>,
+}
+
 /// One pair.
 pub(super) struct Instrument {
     pub(super) listed: SimInstrument,
     book: Option<Book>,
+    undo: VecDeque<Undo>,
     /// Levels per side of what comes in; beyond it nothing is known.
     depth: usize,
     /// Of the last book message.
@@ -115,15 +123,33 @@ impl Instrument {
         self.book.as_ref()
     }
 
+    /// The book as it was some updates ago, as far back as is known.
+    pub(super) fn ago(&self, updates: u32) -> Option<Snapshot> {
+        let mut book = self.book.clone()?;
+        for undo in self.undo.iter().rev().take(usize::try_from(updates).unwrap_or(usize::MAX)) {
+            for (side, level) in &undo.evicted {
+                book.undo(Prior { side: *side, key: level.key, level: Some(level.clone()) });
+            }
+            for prior in undo.priors.iter().rev() {
+                book.undo(prior.clone());
+            }
+        }
+        Some(Snapshot { last: 0, book })
+    }
+
     /// A snapshot message of the best `depth` levels.
     fn snapshot(&self, depth: usize) -> Option<String> {
-        let book = self.book.as_ref()?;
+        Some(self.snapshot_of(self.book.as_ref()?, depth))
+    }
+
+    /// The same of a book that may be older.
+    fn snapshot_of(&self, book: &Book, depth: usize) -> String {
         let of = |side| {
             let levels = book.ladder(side).best_first().take(depth);
             levels.map(move |level| Line { side, price: &level.price, quantity: Cow::Borrowed(&*level.quantity) })
         };
         let lines: Vec<Line<'_>> = of(Side::Bid).chain(of(Side::Ask)).collect();
-        Some(self.message("snapshot", &lines, book))
+        self.message("snapshot", &lines, book)
     }
 
     fn message(&self, kind: &str, lines: &[Line<'_>], book: &Book) -> String {
@@ -178,6 +204,7 @@ impl Kraken {
             self.instruments.push(Instrument {
                 listed,
                 book: None,
+                undo: VecDeque::new(),
                 depth: DEPTH_MAX,
                 timestamp: "1970-01-01T00:00:00.000000Z".into(),
                 trades: VecDeque::new(),
@@ -203,6 +230,7 @@ impl Kraken {
         self.statuses.clear();
         for instrument in &mut self.instruments {
             instrument.book = None;
+            instrument.undo.clear();
             instrument.trades.clear();
         }
     }
@@ -302,6 +330,7 @@ impl Kraken {
             instrument.timestamp = (&**timestamp).into();
         }
         instrument.book = Some(book);
+        instrument.undo.clear();
         let mut views = Views::default();
         let subscribed = request::subscribed(bus, &data.symbol, true);
         for (index, _, depth) in subscribed {
@@ -330,13 +359,19 @@ impl Kraken {
             }
         }
         let mut touched: Vec<Prior> = Vec::with_capacity(changes.len());
+        let mut priors: Vec<Prior> = Vec::with_capacity(changes.len());
         for change in &changes {
             let prior = book.apply(change);
+            priors.push(prior.clone());
             if !touched.iter().any(|known| known.side == prior.side && known.key == prior.key) {
                 touched.push(prior);
             }
         }
         let evicted = book.truncate(instrument.depth);
+        if instrument.undo.len() >= usize::try_from(UPDATES_AGO_MAX).unwrap_or(usize::MAX) {
+            instrument.undo.pop_front();
+        }
+        instrument.undo.push_back(Undo { priors, evicted: evicted.clone() });
         if let Some(timestamp) = &data.timestamp {
             instrument.timestamp = (&**timestamp).into();
         }

@@ -280,7 +280,6 @@ impl World {
                 (dialect.map_or(venue == Venue::KrakenSpot, |dialect| dialect.checks()), "checksums")
             }
             Fault::ResetIds { .. } => (dialect.map_or(venue != Venue::KrakenSpot, |dialect| dialect.numbers()), "ids"),
-            Fault::StaleSnapshots { .. } => (venue != Venue::KrakenSpot, "old snapshots"),
             _ => (true, ""),
         };
         if has { Ok(()) } else { Err(FaultError::Unsupported(venue, what)) }
@@ -292,6 +291,7 @@ impl World {
             Venue::BinanceSpot | Venue::BinanceUsdm => {
                 self.binance(venue)?.instrument(symbol)?.snapshot().map(Arc::new)
             }
+            Venue::KrakenSpot => self.kraken.as_ref()?.instrument(symbol)?.ago(0).map(Arc::new),
             _ => self.hall(venue)?.stock().get(symbol)?.snapshot().map(Arc::new),
         }
     }

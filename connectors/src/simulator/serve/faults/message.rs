@@ -99,7 +99,7 @@ impl Garbage {
         match self {
             Self::Truncated(share) => {
                 let length = u64::try_from(text.len()).unwrap_or(0);
-                let wide = u128::from(length) * u128::from(share) >> 32;
+                let wide = (u128::from(length) * u128::from(share)) >> 32;
                 let at = text.floor_char_boundary(usize::try_from(wide).unwrap_or(0));
                 Message::text(text.get(..at).unwrap_or_default())
             }
@@ -214,7 +214,7 @@ impl Faults {
         let now = Instant::now();
         for armed in self.armed.iter_mut().filter(|armed| armed.active(now)) {
             let Fault::Delay { venue, connection, min_ms, max_ms, seed, .. } = armed.fault else { continue };
-            if venue != at || !connection.is_none_or(|connection| connection == to) {
+            if venue != at || connection.is_some_and(|connection| connection != to) {
                 continue;
             }
             if armed.drifts.len() >= DRIFTS_MAX && !armed.drifts.contains_key(&to) {

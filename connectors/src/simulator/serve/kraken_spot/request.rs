@@ -6,6 +6,7 @@ use super::{DEPTHS, Kraken, VENUE};
 use crate::simulator::{
     serve::{
         bus::{Bus, Kind, Subscriptions},
+        faults::Stale,
         http::unix_ns,
     },
     text,
@@ -236,7 +237,13 @@ impl Kraken {
     fn send_snapshot(&self, bus: &mut Bus, number: u64, channel: &str, symbol: &str, depth: usize) {
         let Some(instrument) = self.instrument(symbol) else { return };
         let text = match channel {
-            "book" => instrument.snapshot(depth),
+            "book" if instrument.book().is_some() => match bus.faults.stale(VENUE, symbol) {
+                Some(Stale::Kept(kept)) => Some(instrument.snapshot_of(&kept.book, depth)),
+                Some(Stale::Ago(updates)) => {
+                    instrument.ago(updates).map(|kept| instrument.snapshot_of(&kept.book, depth))
+                }
+                None => instrument.snapshot(depth),
+            },
             "trade" => {
                 let trades: Vec<&str> = instrument.trades.iter().map(|trade| &**trade).collect();
                 Some(format!("{{\"channel\":\"trade\",\"type\":\"snapshot\",\"data\":[{}]}}", trades.join(",")))
