@@ -82,6 +82,9 @@ impl Local {
         self.set(&event["b"], &event["a"]);
         self.last = Some(final_id);
         self.applied += 1;
+        if self.gaps > 0 {
+            return;
+        }
         for (_, ticker) in
             self.tickers.extract_if(.., |(told, _)| *told <= final_id).filter(|(told, _)| *told == final_id)
         {
@@ -282,9 +285,9 @@ async fn usdm_capture(rel: &str, symbols: &[&str], depth: &str) {
     let sim = VenueSim::start(capture(file, VENUE, 1)).await.unwrap();
     let mut ws = Ws::open(sim.address(), &format!("/binance_usdm/stream?streams={}", streams.join("/"))).await;
     let mut locals = Locals::default();
-    for (place, recorded) in recorded.iter().enumerate() {
+    for (place, expected) in recorded.iter().enumerate() {
         let text = ws.text().await;
-        assert_eq!(text, *recorded, "message {place}, byte for byte");
+        assert_eq!(text, *expected, "message {place}, byte for byte");
         locals.take(&text);
         if place == recorded.len() / 40 {
             for symbol in symbols {
@@ -298,7 +301,10 @@ async fn usdm_capture(rel: &str, symbols: &[&str], depth: &str) {
     for symbol in symbols {
         let (local, reference) = (&locals.books[*symbol], reference(&sim, VENUE, symbol));
         assert_eq!((local.last, local.gaps), (reference.last_update_id, 0), "{symbol}");
-        local.book.assert_is(&reference, 100);
+        // REST ends after a thousand levels; what is beyond is known as far as it was touched.
+        for (own, known) in [(local.book.bids(), &reference.bids), (local.book.asks(), &reference.asks)] {
+            assert!(own.len() >= 100 && own[..100] == known[..100], "{symbol}");
+        }
     }
     assert_eq!(sim.state().unread, 0);
 }
