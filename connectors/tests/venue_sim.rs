@@ -7,10 +7,16 @@
 
 #[path = "venue_sim/binance.rs"]
 mod binance;
+#[path = "venue_sim/binance_usdm.rs"]
+mod binance_usdm;
+#[path = "venue_sim/bitfinex.rs"]
+mod bitfinex;
 #[path = "venue_sim/captures.rs"]
 mod captures;
 #[path = "venue_sim/client.rs"]
 mod client;
+#[path = "venue_sim/coinbase.rs"]
+mod coinbase;
 #[path = "venue_sim/control.rs"]
 mod control;
 #[path = "venue_sim/deribit.rs"]

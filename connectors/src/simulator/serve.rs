@@ -1,8 +1,8 @@
 //! The venue simulator as a server: the simulated market, or captures of one of its venues, over real WebSocket and HTTP
 //! in the venues' own protocols, with faults on demand.
 //!
-//! Paths, all on one address: `/binance_spot/stream`, `/binance_spot/ws`, `/binance_spot/api/v3/…`, `/kraken_spot/v2`,
-//! `/kraken_spot/0/public/…`, those of the dialects below their venues' names; `/sim/books`, `/sim/state`, `/sim/faults`, `/sim/pause`, `/sim/resume` for tests.
+//! Paths, all on one address: `/binance_spot/stream`, `/binance_spot/ws`, `/binance_spot/api/v3/…`, the same below
+//! `/binance_usdm` with `/fapi/v1/…`, `/kraken_spot/v2`, `/kraken_spot/0/public/…`, those of the dialects below their venues' names; `/sim/books`, `/sim/state`, `/sim/faults`, `/sim/pause`, `/sim/resume` for tests.
 //!
 //! What differs from the venues: depth messages come per event and not every 100 ms; connections are not ended after a
 //! day; connects are not limited. When captures repeat, the venue restarts: connections are closed with 1001, books and
@@ -10,8 +10,11 @@
 //!
 //! Never: the venues' decoders or books; an address beyond loopback that was not asked for.
 
-mod binance_spot;
+mod binance;
+mod bitfinex;
 mod bus;
+mod coinbase;
+mod coinbase_advanced;
 mod control;
 mod deribit;
 mod dialect;
@@ -29,7 +32,7 @@ mod world;
 
 use super::{Simulator, SimulatorConfig};
 use crate::capture::CaptureError;
-use binance_spot::{Binance, Weight};
+use binance::Binance;
 use bus::Bus;
 pub use faults::{Ending, Fault, FaultError, FaultReport, FaultsReport, GarbageKind, Rates, UPDATES_AGO_MAX};
 use hall::Hall;
@@ -103,7 +106,7 @@ pub struct VenueSimOptions {
     pub connection_bytes: usize,
     /// At speed 0: a connection that takes nothing for this long while half of its bound waits is closed.
     pub patience: Duration,
-    /// Binance's request weight per minute.
+    /// Binance's request weight per minute; at USD-M it is at most 2,400.
     pub request_weight: u32,
 }
 
@@ -255,7 +258,9 @@ impl VenueSim {
             VenueSimSource::Market(config) => config.venues.as_slice(),
             VenueSimSource::Captures { venue, .. } => std::slice::from_ref(venue),
         };
-        let speaks = |venue: &Venue| super::SIMULATED.contains(venue) || dialect::SPOKEN.contains(venue);
+        let speaks = |venue: &Venue| {
+            super::SIMULATED.contains(venue) || binance::VENUES.contains(venue) || dialect::SPOKEN.contains(venue)
+        };
         if let Some(venue) = venues.iter().find(|venue| !speaks(venue)) {
             return Err(VenueSimError::NotSpoken(*venue));
         }
@@ -362,12 +367,19 @@ impl Drop for VenueSim {
     }
 }
 
+/// A server for each of the venues that are served.
+fn served<T>(venues: &[Venue], serves: impl Fn(Venue) -> bool, server: impl Fn(Venue) -> T) -> Vec<T> {
+    venues.iter().copied().filter(|venue| serves(*venue)).map(server).collect()
+}
+
 /// The simulated market with its first books.
 fn market(config: SimulatorConfig, weight: u32, bus: Bus) -> Result<(tape::Source, World), VenueSimError> {
     let depth = u32::try_from(DEPTH_MAX).unwrap_or(u32::MAX);
     let venues = config.venues.clone();
     let spoken: Vec<Venue> = dialect::SPOKEN.into_iter().filter(|venue| venues.contains(venue)).collect();
-    let mut simulator = Simulator::with_plain(SimulatorConfig { kraken_depth: depth, ..config }, &spoken);
+    let usdm = venues.contains(&Venue::BinanceUsdm).then_some(Venue::BinanceUsdm);
+    let plain: Vec<Venue> = spoken.iter().copied().chain(usdm).collect();
+    let mut simulator = Simulator::with_plain(SimulatorConfig { kraken_depth: depth, ..config }, &plain);
     let listed = simulator.instruments();
     if listed.is_empty() {
         return Err(VenueSimError::Nothing);
@@ -375,7 +387,7 @@ fn market(config: SimulatorConfig, weight: u32, bus: Bus) -> Result<(tape::Sourc
     let of = |venue| listed.iter().filter(move |listed| listed.venue == venue).cloned();
     let serves = |venue| venues.contains(&venue);
     let mut world = World {
-        binance: serves(Venue::BinanceSpot).then(|| Binance::new(of(Venue::BinanceSpot), Weight::new(weight))),
+        binances: served(&binance::VENUES, serves, |venue| Binance::new(venue, of(venue), weight)),
         kraken: serves(Venue::KrakenSpot).then(|| Kraken::new(of(Venue::KrakenSpot))),
         halls: spoken.iter().filter_map(|venue| Some(Hall::new(dialect::of(*venue)?, of(*venue)))).collect(),
         bus,
@@ -399,7 +411,7 @@ fn market(config: SimulatorConfig, weight: u32, bus: Bus) -> Result<(tape::Sourc
 fn look_through(captures: tape::Captures, weight: u32, bus: Bus) -> Result<(tape::Source, World), VenueSimError> {
     let serves = |venue| captures.venue == venue;
     let mut world = World {
-        binance: serves(Venue::BinanceSpot).then(|| Binance::new([], Weight::new(weight))),
+        binances: served(&binance::VENUES, serves, |venue| Binance::new(venue, [], weight)),
         kraken: serves(Venue::KrakenSpot).then(|| Kraken::new([])),
         halls: dialect::of(captures.venue).map(|dialect| Hall::new(dialect, [])).into_iter().collect(),
         bus,

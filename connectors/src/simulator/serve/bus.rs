@@ -3,7 +3,7 @@
 //! Never: what a message means; that is the venues' business.
 
 use super::{
-    binance_spot::Streams,
+    binance::Streams,
     faults::{Fate, Faults},
     kraken_spot::Channels,
     outbox::{End, Outbox},

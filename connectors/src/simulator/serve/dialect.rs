@@ -16,13 +16,15 @@ use std::{borrow::Cow, sync::Arc};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 /// The venues with a dialect: the simulated market is served at them too.
-pub(super) const SPOKEN: [Venue; 2] = [Venue::Okx, Venue::Deribit];
+pub(super) const SPOKEN: [Venue; 4] = [Venue::Okx, Venue::Deribit, Venue::Coinbase, Venue::Bitfinex];
 
 /// The dialect of a venue, if it has one.
 pub(super) fn of(venue: Venue) -> Option<Box<dyn Dialect>> {
     match venue {
         Venue::Okx => Some(Box::new(super::okx::Okx::default())),
         Venue::Deribit => Some(Box::new(super::deribit::Deribit::default())),
+        Venue::Coinbase => Some(Box::new(super::coinbase::Coinbase)),
+        Venue::Bitfinex => Some(Box::new(super::bitfinex::Bitfinex::default())),
         _ => None,
     }
 }
@@ -106,8 +108,6 @@ pub(super) struct View<'a> {
     pub(super) book: &'a Book,
     /// The id of the last update; none in captures of venues or times without ids.
     pub(super) id: Option<u64>,
-    /// The first id that the last update covers, for venues that number every change.
-    pub(super) first: Option<u64>,
     /// The id of the update before it.
     pub(super) previous: Option<u64>,
     /// Unix time, nanoseconds.

@@ -30,6 +30,21 @@ use std::{
 };
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
+/// Trades of one instrument that are remembered: as many as Bitfinex begins with.
+const TRADES_MAX: usize = 30;
+
+/// A trade that was told.
+#[derive(Debug)]
+pub(super) struct Traded {
+    pub(super) id: u64,
+    /// The taker sold.
+    pub(super) sold: bool,
+    pub(super) price: Box<str>,
+    pub(super) quantity: Box<str>,
+    /// Unix time, nanoseconds.
+    pub(super) at_ns: u64,
+}
+
 /// What one update replaced.
 struct Undo {
     /// The id before it, as it was told.
@@ -50,6 +65,8 @@ pub(super) struct Instrument {
     /// The next update gets this id.
     reset: Option<u64>,
     undo: VecDeque<Undo>,
+    /// The last ones, the latest last.
+    trades: VecDeque<Traded>,
     /// When its subscribers were last told something of the book.
     moved: Instant,
 }
@@ -64,12 +81,26 @@ impl Instrument {
             shift: 0,
             reset: None,
             undo: VecDeque::new(),
+            trades: VecDeque::new(),
             moved: Instant::now(),
         }
     }
 
     pub(super) const fn book(&self) -> Option<&Book> {
         self.book.as_ref()
+    }
+
+    /// Trades, the latest first.
+    pub(super) fn trades(&self) -> impl Iterator<Item = &Traded> {
+        self.trades.iter().rev()
+    }
+
+    fn traded(&mut self, trade: &Trade<'_>, at_ns: u64) {
+        if self.trades.len() >= TRADES_MAX {
+            self.trades.pop_front();
+        }
+        let (price, quantity) = (trade.price.into(), trade.quantity.into());
+        self.trades.push_back(Traded { id: trade.id, sold: trade.sold, price, quantity, at_ns });
     }
 
     /// The id of the last update, as it was told.
@@ -301,7 +332,7 @@ impl Hall {
         confirm(&*self.dialect, &mut self.checksums, &book, levels.checksum);
         instrument.replace(book, levels.id);
         let instrument = &*instrument;
-        let Some(view) = view(instrument, None, levels, at_ns) else { return };
+        let Some(view) = view(instrument, None, at_ns) else { return };
         let hearers = hearers(&*self.dialect, bus, &piece.symbol, Carries::Book, true);
         for hearer in hearers {
             let passed = self.dialect.pass(&piece.channel, &hearer.channel, piece.text);
@@ -328,7 +359,7 @@ impl Hall {
             return piece.into_iter().for_each(|piece| self.pass_on(piece, Kind::Update, bus));
         };
         let Some(instrument) = self.stock.instruments.get(index) else { return };
-        let Some(view) = view(instrument, previous, levels, at_ns) else { return };
+        let Some(view) = view(instrument, previous, at_ns) else { return };
         confirm(&*self.dialect, &mut self.checksums, view.book, levels.checksum);
         let symbol = instrument.listed.symbol.as_str();
         let hearers = hearers(&*self.dialect, bus, symbol, Carries::Book, false);
@@ -347,7 +378,9 @@ impl Hall {
                 Some(passed) => vec![renumbered(&*self.dialect, instrument, passed, previous)],
                 None => self.dialect.update(&hearer.channel, &view, &told),
             };
-            payloads.extend(self.dialect.trailer(&hearer.channel, &view));
+            if !payloads.is_empty() {
+                payloads.extend(self.dialect.trailer(&hearer.channel, &view));
+            }
             worded.push((Arc::clone(&hearer.channel), payloads));
         }
         self.send(symbol, &hearers, &worded, bus);
@@ -355,6 +388,10 @@ impl Hall {
 
     /// Sends an update to those who hear it, past the faults of book updates.
     fn send(&self, symbol: &str, hearers: &[Hearer], worded: &[(Arc<str>, Vec<Utf8Bytes>)], bus: &mut Bus) {
+        if worded.iter().all(|(_, payloads)| payloads.is_empty()) {
+            // It happened beyond what anybody sees.
+            return;
+        }
         let venue = self.stock.venue;
         let dropped = bus.faults.drops_depth(venue, symbol, None);
         let falsified: Vec<(&Arc<str>, Vec<Option<Utf8Bytes>>)> = match bus.faults.may_corrupt(venue, symbol) {
@@ -370,7 +407,8 @@ impl Hall {
         let can = falsified.iter().any(|(_, payloads)| payloads.iter().any(Option::is_some));
         let all = can && bus.faults.corrupts(venue, symbol, None);
         for hearer in hearers {
-            let Some((_, payloads)) = worded.iter().find(|(channel, _)| *channel == hearer.channel) else { continue };
+            let told = worded.iter().find(|(channel, payloads)| *channel == hearer.channel && !payloads.is_empty());
+            let Some((_, payloads)) = told else { continue };
             let false_ones =
                 falsified.iter().find(|(channel, _)| **channel == hearer.channel).filter(|(_, payloads)| {
                     payloads.iter().any(Option::is_some)
@@ -391,14 +429,14 @@ impl Hall {
     }
 
     fn trade(&mut self, index: usize, trade: &Trade<'_>, piece: Option<&Piece<'_>>, at_ns: u64, bus: &mut Bus) {
-        let Some(instrument) = self.stock.instruments.get(index) else { return };
+        let Some(instrument) = self.stock.instruments.get_mut(index) else { return };
+        instrument.traded(trade, at_ns);
         let symbol = instrument.listed.symbol.as_str();
         let nothing = Book::new();
         let view = View {
             listed: &instrument.listed,
             book: instrument.book.as_ref().unwrap_or(&nothing),
             id: instrument.told,
-            first: None,
             previous: None,
             at_ns,
         };
@@ -429,7 +467,7 @@ impl Hall {
                 continue;
             }
             instrument.moved = Instant::now();
-            let Some(view) = view(instrument, instrument.told, &Levels::default(), at_ns) else { continue };
+            let Some(view) = view(instrument, instrument.told, at_ns) else { continue };
             let symbol = instrument.listed.symbol.as_str();
             for hearer in hearers(&*self.dialect, bus, symbol, Carries::Book, false) {
                 if let Some(payload) = self.dialect.keepalive(&hearer.channel, &view) {
@@ -506,7 +544,6 @@ impl Hall {
             listed: &instrument.listed,
             book: &snapshot.book,
             id: instrument.told.map(|_| snapshot.last),
-            first: None,
             previous: None,
             at_ns: unix_ns(),
         };
@@ -584,16 +621,8 @@ fn deliver(dialect: &dyn Dialect, bus: &mut Bus, to: &Hearer, symbol: &str, payl
 }
 
 /// The book of an instrument after an update.
-fn view<'a>(instrument: &'a Instrument, previous: Option<u64>, levels: &Levels<'_>, at_ns: u64) -> Option<View<'a>> {
-    let covered = u64::try_from(levels.changes.len()).unwrap_or(u64::MAX).max(1) - 1;
-    Some(View {
-        listed: &instrument.listed,
-        book: instrument.book.as_ref()?,
-        id: instrument.told,
-        first: instrument.told.map(|told| told.saturating_sub(covered)),
-        previous,
-        at_ns,
-    })
+fn view(instrument: &Instrument, previous: Option<u64>, at_ns: u64) -> Option<View<'_>> {
+    Some(View { listed: &instrument.listed, book: instrument.book.as_ref()?, id: instrument.told, previous, at_ns })
 }
 
 /// A recorded text, with other ids after they were reset.

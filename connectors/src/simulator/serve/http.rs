@@ -4,7 +4,7 @@
 
 use super::{
     Shared,
-    binance_spot::Streams,
+    binance::{self, Streams},
     bus::Subscriptions,
     control,
     kraken_spot::{Channels, Kraken},
@@ -142,10 +142,10 @@ async fn connection(socket: TcpStream, shared: Arc<Shared>, alive: mpsc::Sender<
 async fn answer(request: Request<Incoming>, shared: &Arc<Shared>, alive: mpsc::Sender<()>) -> Response<Full<Bytes>> {
     let path = request.uri().path().to_owned();
     let query = request.uri().query().unwrap_or_default().to_owned();
-    if let Some(rest) = path.strip_prefix("/binance_spot") {
+    if let Some((venue, rest)) = below(&path, &binance::VENUES) {
         return match binance_streams(rest, &query) {
-            Some(streams) => upgrade(request, Venue::BinanceSpot, Subscriptions::Binance(streams), shared, alive),
-            None => binance_rest(&request, rest, &query, shared).into_response(),
+            Some(streams) => upgrade(request, venue, Subscriptions::Binance(streams), shared, alive),
+            None => binance_rest(&request, venue, rest, &query, shared).into_response(),
         };
     }
     if let Some(rest) = path.strip_prefix("/kraken_spot") {
@@ -156,7 +156,7 @@ async fn answer(request: Request<Incoming>, shared: &Arc<Shared>, alive: mpsc::S
             _ => kraken_rest(&request, rest, &query, shared).into_response(),
         };
     }
-    if let Some((venue, rest)) = hall_path(&path) {
+    if let Some((venue, rest)) = below(&path, &super::dialect::SPOKEN) {
         let opened = shared.world().hall(venue).and_then(|hall| hall.dialect().open(rest, &query));
         return match opened {
             Some(session) => upgrade(request, venue, Subscriptions::Hall(session), shared, alive),
@@ -171,11 +171,11 @@ async fn answer(request: Request<Incoming>, shared: &Arc<Shared>, alive: mpsc::S
     control::answer(&method, &path, &body, shared).into_response()
 }
 
-/// The venue in a path whose protocol is a dialect, and what follows it.
-fn hall_path(path: &str) -> Option<(Venue, &str)> {
+/// The venue in a path, if it is one of these, and what follows it.
+fn below<'a>(path: &'a str, venues: &[Venue]) -> Option<(Venue, &'a str)> {
     let path = path.strip_prefix('/')?;
     let (name, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
-    let venue = super::dialect::SPOKEN.into_iter().find(|venue| venue.name() == name)?;
+    let venue = venues.iter().copied().find(|venue| venue.name() == name)?;
     Some((venue, rest))
 }
 
@@ -197,13 +197,12 @@ fn binance_streams(path: &str, query: &str) -> Option<Streams> {
     }
 }
 
-fn binance_rest(request: &Request<Incoming>, path: &str, query: &str, shared: &Shared) -> Reply {
+fn binance_rest(request: &Request<Incoming>, venue: Venue, path: &str, query: &str, shared: &Shared) -> Reply {
     if request.method() != Method::GET {
         return Reply::text(405, "GET is meant\n");
     }
-    let world = &mut *shared.world();
-    match &mut world.binance {
-        Some(binance) => binance.get(path, query, &mut world.bus),
+    match shared.world().binance_mut(venue) {
+        Some((binance, bus)) => binance.get(path, query, bus),
         None => Reply::not_found(),
     }
 }

@@ -3,7 +3,7 @@
 //! Never: a wait for a connection that does not read, beyond its queue's bound.
 
 use super::{
-    Shared, binance_spot,
+    Shared, binance,
     kraken_spot::Kraken,
     outbox::{End, Outbox},
 };
@@ -50,6 +50,7 @@ pub(super) async fn serve(upgraded: Upgraded, venue: Venue, number: u64, outbox:
     let mut stop = shared.stop.subscribe();
     let mut pings = every(shared.beats.ping);
     let mut heartbeats = every(shared.beats.heartbeat);
+    let pinged = binance::VENUES.contains(&venue);
     let (mut stopping, mut frozen) = (false, false);
     let end = loop {
         tokio::select! {
@@ -62,8 +63,8 @@ pub(super) async fn serve(upgraded: Upgraded, venue: Venue, number: u64, outbox:
                     break None;
                 }
             },
-            _ = pings.tick(), if venue == Venue::BinanceSpot && !frozen => ping(shared, number, &outbox),
-            _ = heartbeats.tick(), if venue != Venue::BinanceSpot => beat(shared, venue, number),
+            _ = pings.tick(), if pinged && !frozen => ping(shared, venue, number, &outbox),
+            _ = heartbeats.tick(), if !pinged => beat(shared, venue, number),
             _ = stop.wait_for(|stop| *stop), if !stopping => {
                 // The writing ends with it.
                 stopping = true;
@@ -94,9 +95,9 @@ fn every(period: Duration) -> Interval {
 }
 
 /// Binance asks each connection whether it lives; the payload is its time.
-fn ping(shared: &Shared, number: u64, outbox: &Outbox) {
+fn ping(shared: &Shared, venue: Venue, number: u64, outbox: &Outbox) {
     let payload = super::http::unix_ms().to_string();
-    let lives = shared.world().bus.ping(Venue::BinanceSpot, number, payload, shared.beats.pong_max);
+    let lives = shared.world().bus.ping(venue, number, payload, shared.beats.pong_max);
     if !lives {
         outbox.end(End::Close(1008, "Pong timeout"));
     }
@@ -122,7 +123,7 @@ fn receive(shared: &Shared, venue: Venue, number: u64, message: &Message) {
         Message::Close(_) | Message::Frame(_) => return,
     };
     match (venue, text, &mut world.kraken) {
-        (Venue::BinanceSpot, text, _) => binance_spot::receive(&mut world.bus, number, text),
+        (Venue::BinanceSpot | Venue::BinanceUsdm, text, _) => binance::receive(&mut world.bus, venue, number, text),
         (Venue::KrakenSpot, Some(text), Some(kraken)) => kraken.receive(&mut world.bus, number, text),
         (venue, Some(text), _) => {
             if let Some((hall, bus)) = world.hall_mut(venue) {

@@ -3,7 +3,7 @@
 //! Never: a wait.
 
 use super::{
-    binance_spot::Binance,
+    binance::{self, Binance},
     bus::Bus,
     control,
     faults::{Ending, Fault, FaultError, OVERSIZED_BYTES},
@@ -133,7 +133,8 @@ pub(super) struct Flood {
 
 /// The server's whole state.
 pub(super) struct World {
-    pub(super) binance: Option<Binance>,
+    /// Spot and USD-M, where they are served.
+    pub(super) binances: Vec<Binance>,
     pub(super) kraken: Option<Kraken>,
     /// The venues that speak a dialect.
     pub(super) halls: Vec<Hall>,
@@ -144,10 +145,19 @@ pub(super) struct World {
 impl World {
     pub(super) fn serves(&self, venue: Venue) -> bool {
         match venue {
-            Venue::BinanceSpot => self.binance.is_some(),
             Venue::KrakenSpot => self.kraken.is_some(),
-            _ => self.hall(venue).is_some(),
+            _ => self.hall(venue).is_some() || self.binance(venue).is_some(),
         }
+    }
+
+    fn binance(&self, venue: Venue) -> Option<&Binance> {
+        self.binances.iter().find(|binance| binance.venue() == venue)
+    }
+
+    /// Binance's spot or USD-M, and the connections.
+    pub(super) fn binance_mut(&mut self, venue: Venue) -> Option<(&mut Binance, &mut Bus)> {
+        let binance = self.binances.iter_mut().find(|binance| binance.venue() == venue)?;
+        Some((binance, &mut self.bus))
     }
 
     pub(super) fn hall(&self, venue: Venue) -> Option<&Hall> {
@@ -162,7 +172,7 @@ impl World {
 
     /// Looks at a capture's frame before anything is served.
     pub(super) fn scan(&mut self, frame: &RawFrame) {
-        if let Some(binance) = &mut self.binance {
+        for binance in &mut self.binances {
             binance.scan(frame);
         }
         if let Some(kraken) = &mut self.kraken {
@@ -175,7 +185,7 @@ impl World {
 
     /// How many instruments are listed.
     pub(super) fn listed(&self) -> usize {
-        self.binance.as_ref().map_or(0, |binance| binance.instruments().len())
+        self.binances.iter().map(|binance| binance.instruments().len()).sum::<usize>()
             + self.kraken.as_ref().map_or(0, |kraken| kraken.instruments().len())
             + self.halls.iter().map(|hall| hall.stock().all().len()).sum::<usize>()
     }
@@ -185,6 +195,8 @@ impl World {
         self.progress.position += 1;
         if let Some((hall, bus)) = self.hall_mut(happening.venue) {
             hall.happened(happening, bus);
+        } else if let Some((binance, bus)) = self.binance_mut(happening.venue) {
+            binance.happened(happening, bus);
         }
     }
 
@@ -199,9 +211,9 @@ impl World {
     pub(super) fn frame(&mut self, venue: Venue, frame: &RawFrame) {
         self.progress.position += 1;
         match venue {
-            Venue::BinanceSpot => {
-                if let Some(binance) = &mut self.binance {
-                    binance.frame(frame, &mut self.bus);
+            Venue::BinanceSpot | Venue::BinanceUsdm => {
+                if let Some((binance, bus)) = self.binance_mut(venue) {
+                    binance.frame(frame, bus);
                 }
             }
             Venue::KrakenSpot => {
@@ -219,9 +231,7 @@ impl World {
 
     /// The captures begin anew, as a venue does that restarts: connections close, ids and books start where they did.
     pub(super) fn restart(&mut self) {
-        if let Some(binance) = &mut self.binance {
-            binance.restart();
-        }
+        self.binances.iter_mut().for_each(Binance::restart);
         if let Some(kraken) = &mut self.kraken {
             kraken.restart();
         }
@@ -255,9 +265,11 @@ impl World {
             return Err(FaultError::UnknownVenue(venue));
         }
         let listed = |symbol: &str| match venue {
-            Venue::BinanceSpot => self.binance.as_ref().is_some_and(|at| at.instrument(symbol).is_some()),
             Venue::KrakenSpot => self.kraken.as_ref().is_some_and(|at| at.instrument(symbol).is_some()),
-            _ => self.hall(venue).is_some_and(|hall| hall.stock().get(symbol).is_some()),
+            _ => match self.binance(venue) {
+                Some(binance) => binance.instrument(symbol).is_some(),
+                None => self.hall(venue).is_some_and(|hall| hall.stock().get(symbol).is_some()),
+            },
         };
         if fault.symbol().is_some_and(|symbol| !listed(symbol)) {
             return Err(FaultError::UnknownSymbol(venue));
@@ -267,7 +279,7 @@ impl World {
             Fault::CorruptChecksum { .. } => {
                 (dialect.map_or(venue == Venue::KrakenSpot, |dialect| dialect.checks()), "checksums")
             }
-            Fault::ResetIds { .. } => (dialect.map_or(venue == Venue::BinanceSpot, |dialect| dialect.numbers()), "ids"),
+            Fault::ResetIds { .. } => (dialect.map_or(venue != Venue::KrakenSpot, |dialect| dialect.numbers()), "ids"),
             _ => (true, ""),
         };
         if has { Ok(()) } else { Err(FaultError::Unsupported(venue, what)) }
@@ -276,7 +288,9 @@ impl World {
     /// The book of a symbol as it is told now.
     fn snapshot(&self, venue: Venue, symbol: &str) -> Option<Arc<Snapshot>> {
         match venue {
-            Venue::BinanceSpot => self.binance.as_ref()?.instrument(symbol)?.snapshot().map(Arc::new),
+            Venue::BinanceSpot | Venue::BinanceUsdm => {
+                self.binance(venue)?.instrument(symbol)?.snapshot().map(Arc::new)
+            }
             Venue::KrakenSpot => self.kraken.as_ref()?.instrument(symbol)?.ago(0).map(Arc::new),
             _ => self.hall(venue)?.stock().get(symbol)?.snapshot().map(Arc::new),
         }
@@ -311,11 +325,12 @@ impl World {
                     fired += 1;
                 }
             }
-            Fault::ResetIds { venue: Venue::BinanceSpot, symbol, next_id } => {
-                fired += self.binance.as_mut().map_or(0, |binance| u64::from(binance.reset(symbol, *next_id)));
-            }
             Fault::ResetIds { venue, symbol, next_id } => {
-                fired += self.hall_mut(*venue).map_or(0, |(hall, _)| u64::from(hall.reset(symbol, *next_id)));
+                let reset = match self.binance_mut(*venue) {
+                    Some((binance, _)) => binance.reset(symbol, *next_id),
+                    None => self.hall_mut(*venue).is_some_and(|(hall, _)| hall.reset(symbol, *next_id)),
+                };
+                fired += u64::from(reset);
             }
             _ => {}
         }
@@ -356,9 +371,11 @@ impl World {
             last_update_id,
         };
         let mut books = Vec::new();
-        for instrument in self.binance.iter().flat_map(Binance::instruments) {
-            if let Some(kept) = instrument.snapshot() {
-                books.push(of(Venue::BinanceSpot, &instrument.listed.symbol, &kept.book, Some(kept.last)));
+        for binance in &self.binances {
+            for instrument in binance.instruments() {
+                if let Some(kept) = instrument.snapshot() {
+                    books.push(of(binance.venue(), &instrument.listed.symbol, &kept.book, Some(kept.last)));
+                }
             }
         }
         for instrument in self.kraken.iter().flat_map(Kraken::instruments) {
@@ -369,7 +386,8 @@ impl World {
         for hall in &self.halls {
             for instrument in hall.stock().all() {
                 if let Some(book) = instrument.book() {
-                    books.push(of(hall.venue(), &instrument.listed.symbol, book, instrument.told()));
+                    let id = instrument.told().filter(|_| hall.dialect().numbers());
+                    books.push(of(hall.venue(), &instrument.listed.symbol, book, id));
                 }
             }
         }
@@ -388,7 +406,7 @@ impl World {
         };
         let own = self.kraken.as_ref().map_or((0, 0), |kraken| kraken.checksums);
         let checksums = self.halls.iter().fold(own, |sum, hall| (sum.0 + hall.checksums.0, sum.1 + hall.checksums.1));
-        let unread = self.binance.as_ref().map_or(0, |binance| binance.unread)
+        let unread = self.binances.iter().map(|binance| binance.unread).sum::<u64>()
             + self.kraken.as_ref().map_or(0, |kraken| kraken.unread)
             + self.halls.iter().map(|hall| hall.unread).sum::<u64>();
         VenueSimState {
@@ -409,9 +427,13 @@ impl World {
 
     /// The addresses of the venues that are served, one a line.
     pub(super) fn addresses(&self, address: SocketAddr) -> String {
-        let binance = self.binance.is_some().then(|| {
-            format!("binance_spot  ws://{address}/binance_spot/stream  http://{address}/binance_spot/api/v3\n")
-        });
+        let mut binances = String::new();
+        for binance in &self.binances {
+            let (name, root) = (binance.venue().name(), binance::root(binance.venue()));
+            // Writing to a string cannot fail.
+            let _written =
+                writeln!(binances, "{name:<12}  ws://{address}/{name}/stream  http://{address}/{name}{root}");
+        }
         let kraken = self
             .kraken
             .is_some()
@@ -428,6 +450,6 @@ impl World {
         }
         let control =
             format!("control       http://{address}/sim/books /sim/state /sim/faults /sim/pause /sim/resume\n");
-        [binance, kraken, Some(halls), Some(control)].into_iter().flatten().collect()
+        [Some(binances), kraken, Some(halls), Some(control)].into_iter().flatten().collect()
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! Never: an error that the venue words otherwise, where its words are published.
 
-use super::VENUE;
 use crate::simulator::serve::{
     bus::{Bus, Subscriptions},
     outbox::End,
 };
+use market::Venue;
 use serde::Deserialize;
 use serde_json::Value;
 use std::{
@@ -16,16 +16,14 @@ use std::{
 
 /// Streams of one connection, at most.
 const STREAMS_MAX: usize = 1_024;
-/// Messages that a connection may send per second; the venue closes one that sends more.
-const REQUESTS_MAX: u32 = 5;
-/// The span that [`REQUESTS_MAX`] is counted over.
+/// The span that requests are counted over.
 const SECOND: Duration = Duration::from_secs(1);
 /// The close code of a broken rule.
 const POLICY: u16 = 1008;
 /// Characters of a request's id, if it is text.
 const ID_CHARS_MAX: usize = 36;
 /// Streams that exist for a symbol, before any `_` or `@` that follows.
-const KINDS: [&str; 11] = [
+const KINDS: [&str; 14] = [
     "depth",
     "depth5",
     "depth10",
@@ -37,7 +35,18 @@ const KINDS: [&str; 11] = [
     "miniTicker",
     "avgPrice",
     "kline",
+    "continuousKline",
+    "markPrice",
+    "forceOrder",
 ];
+
+/// Messages that a connection may send per second; the venue closes one that sends more.
+const fn requests_max(venue: Venue) -> u32 {
+    match venue {
+        Venue::BinanceUsdm => 10,
+        _ => 5,
+    }
+}
 
 /// The streams of a connection.
 #[derive(Debug)]
@@ -117,13 +126,13 @@ impl Streams {
     }
 
     /// Counts a message from the connection; false when it sends too many.
-    fn counts(&mut self) -> bool {
+    fn counts(&mut self, max: u32) -> bool {
         if self.second.elapsed() >= SECOND {
             self.second = Instant::now();
             self.requests = 0;
         }
         self.requests += 1;
-        self.requests <= REQUESTS_MAX
+        self.requests <= max
     }
 }
 
@@ -146,10 +155,10 @@ fn invalid(words: &str) -> Refused {
 }
 
 /// A text message, or a ping where there is no text.
-pub(in crate::simulator::serve) fn receive(bus: &mut Bus, number: u64, text: Option<&str>) {
-    let Some(connection) = bus.connection(VENUE, number) else { return };
+pub(in crate::simulator::serve) fn receive(bus: &mut Bus, venue: Venue, number: u64, text: Option<&str>) {
+    let Some(connection) = bus.connection(venue, number) else { return };
     let Subscriptions::Binance(streams) = &mut connection.subscriptions else { return };
-    if !streams.counts() {
+    if !streams.counts(requests_max(venue)) {
         connection.outbox.end(End::Close(POLICY, "Too many requests"));
         return;
     }
@@ -167,7 +176,7 @@ pub(in crate::simulator::serve) fn receive(bus: &mut Bus, number: u64, text: Opt
             format!("{{\"error\":{{\"code\":{code},\"msg\":{}}},\"id\":{id}}}", Value::String(words))
         }
     };
-    bus.reply(VENUE, number, reply);
+    bus.reply(venue, number, reply);
 }
 
 fn answer(streams: &mut Streams, request: &Request) -> (Value, Result<Value, Refused>) {

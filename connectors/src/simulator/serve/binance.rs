@@ -1,35 +1,38 @@
-//! Binance spot as a server: what is served is passed on to those who subscribed to it, and every symbol's book is kept
-//! beside it for REST, by the venue's rules for a local order book.
+//! Binance spot and USD-M futures as servers: what is served is passed on to those who subscribed to it, and every symbol's
+//! book is kept beside it for REST, by the venue's rules for a local order book.
 //!
-//! Update ids are served as they come, plus a shift per symbol that only the fault `reset_ids` changes.
+//! Update ids are served as they come, plus a shift per symbol that only the fault `reset_ids` changes. The simulated
+//! market comes in the words of spot; for USD-M it is worded here, with ids that all symbols share.
 //!
 //! Never: a depth message that the kept book has not seen.
 
+mod instrument;
 mod request;
 mod rest;
+mod usdm;
 
 use super::{
     bus::{Bus, Kind, Subscriptions},
-    faults::UPDATES_AGO_MAX,
-    reference::{self, Book, Change, PriceKey, Prior, Side, Snapshot},
+    reference::{self, Book, Side, Snapshot},
 };
 use crate::{
     raw::{RawFrame, RawKind, RawPayload},
     simulator::SimInstrument,
 };
 use foldhash::{HashMap, HashMapExt};
+pub(super) use instrument::Instrument;
+use instrument::{Ids, changes, levels};
 use market::Venue;
 pub(super) use request::{Streams, receive};
-pub(super) use rest::Weight;
+use rest::Weight;
+pub(super) use rest::root;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::{borrow::Cow, collections::VecDeque};
+use std::borrow::Cow;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
-const VENUE: Venue = Venue::BinanceSpot;
-
-/// Depth messages that may wait for a snapshot after a hole in a capture; with more, the next snapshot starts anew.
-const HELD_MAX: usize = 10_000;
+/// The venues with this protocol.
+pub(super) const VENUES: [Venue; 2] = [Venue::BinanceSpot, Venue::BinanceUsdm];
 
 /// Assets that instruments are quoted in, for splitting a capture's symbols; the longest that fits counts.
 const QUOTES: [&str; 26] = [
@@ -58,10 +61,16 @@ struct Bare<'a> {
 struct Depth<'a> {
     #[serde(rename = "E")]
     event_ms: u64,
+    /// USD-M: when the book changed.
+    #[serde(default, rename = "T")]
+    changed_ms: Option<u64>,
     #[serde(rename = "U")]
     first: u64,
     #[serde(rename = "u")]
     last: u64,
+    /// USD-M: the last id of the message before.
+    #[serde(default, rename = "pu")]
+    previous: Option<u64>,
     #[serde(borrow, rename = "b")]
     bids: &'a RawValue,
     #[serde(borrow, rename = "a")]
@@ -71,6 +80,11 @@ struct Depth<'a> {
 #[derive(Deserialize)]
 struct Ticker<'a> {
     u: u64,
+    /// USD-M: when it was told, and when the book changed.
+    #[serde(default, rename = "E")]
+    event_ms: Option<u64>,
+    #[serde(default, rename = "T")]
+    changed_ms: Option<u64>,
     #[serde(borrow, rename = "b")]
     bid: &'a RawValue,
     #[serde(borrow, rename = "B")]
@@ -91,154 +105,38 @@ struct RestDepth<'a> {
     asks: Vec<[Cow<'a, str>; 2]>,
 }
 
-/// What one update replaced.
-struct Undo {
-    /// The id before it.
-    last: u64,
-    priors: Vec<Prior>,
-}
-
-/// A depth message that waits for a snapshot.
-struct Held {
-    first: u64,
-    last: u64,
-    bids: Box<str>,
-    asks: Box<str>,
-}
-
-/// One symbol.
-pub(super) struct Instrument {
-    pub(super) listed: SimInstrument,
-    book: Option<Snapshot>,
-    /// What a capture's next round begins with.
-    seed: Option<Snapshot>,
-    /// Served ids are the internal ones plus this.
-    shift: i128,
-    undo: VecDeque<Undo>,
-    /// A hole was met: updates wait for the capture's next snapshot.
-    broken: bool,
-    held: Vec<Held>,
-}
-
-impl Instrument {
-    fn new(listed: SimInstrument) -> Self {
-        let (undo, held) = (VecDeque::new(), Vec::new());
-        Self { listed, book: None, seed: None, shift: 0, undo, broken: false, held }
-    }
-
-    fn served(&self, id: u64) -> u64 {
-        u64::try_from(i128::from(id).saturating_add(self.shift)).unwrap_or(0)
-    }
-
-    /// The book as served now.
-    pub(super) fn snapshot(&self) -> Option<Snapshot> {
-        let kept = self.book.as_ref()?;
-        Some(Snapshot { last: self.served(kept.last), book: kept.book.clone() })
-    }
-
-    /// The book as it was some updates ago, as far back as is known.
-    fn snapshot_ago(&self, updates: u32) -> Option<Snapshot> {
-        let mut kept = self.book.clone()?;
-        for undo in self.undo.iter().rev().take(usize::try_from(updates).unwrap_or(usize::MAX)) {
-            for prior in undo.priors.iter().rev() {
-                kept.book.undo(prior.clone());
-            }
-            kept.last = undo.last;
-        }
-        Some(Snapshot { last: self.served(kept.last), book: kept.book })
-    }
-
-    /// The next change gets this id.
-    fn reset(&mut self, next: u64) {
-        let last = self.book.as_ref().map_or(0, |kept| kept.last);
-        self.shift = i128::from(next) - i128::from(last) - 1;
-    }
-
-    fn restart(&mut self) {
-        self.book.clone_from(&self.seed);
-        self.shift = 0;
-        self.broken = false;
-        self.undo.clear();
-        self.held.clear();
-    }
-
-    /// Rules 1 to 3 of a local book, with the snapshot known first. False when the message cannot be read.
-    fn update(&mut self, first: u64, last: u64, bids: &str, asks: &str) -> bool {
-        let Some(kept) = &mut self.book else { return true };
-        if self.broken {
-            if self.held.len() >= HELD_MAX {
-                self.held.clear();
-            }
-            self.held.push(Held { first, last, bids: bids.into(), asks: asks.into() });
-            return true;
-        }
-        if last <= kept.last {
-            return true;
-        }
-        if first > kept.last.saturating_add(1) {
-            self.broken = true;
-            self.held.push(Held { first, last, bids: bids.into(), asks: asks.into() });
-            return true;
-        }
-        let Some(priors) = apply(&mut kept.book, bids, asks) else { return false };
-        if self.undo.len() >= usize::try_from(UPDATES_AGO_MAX).unwrap_or(usize::MAX) {
-            self.undo.pop_front();
-        }
-        self.undo.push_back(Undo { last: kept.last, priors });
-        kept.last = last;
-        true
-    }
-
-    /// A snapshot in a capture: the first one, or one that heals a hole.
-    fn heal(&mut self, snapshot: Snapshot) {
-        let bridged = self.held.first().is_none_or(|held| held.first <= snapshot.last.saturating_add(1));
-        let newer = self.book.as_ref().is_none_or(|kept| snapshot.last >= kept.last);
-        if self.book.is_some() && !(self.broken && bridged && newer) {
-            return;
-        }
-        self.book = Some(snapshot);
-        self.undo.clear();
-        self.broken = false;
-        for held in std::mem::take(&mut self.held) {
-            self.update(held.first, held.last, &held.bids, &held.asks);
-        }
-    }
-}
-
-/// The levels of one side of a message.
-fn levels(raw: &str) -> Option<Vec<[Cow<'_, str>; 2]>> {
-    serde_json::from_str(raw).ok()
-}
-
-fn changes<'a>(side: Side, levels: &'a [[Cow<'a, str>; 2]]) -> Option<Vec<Change<'a>>> {
-    let change =
-        |[price, quantity]: &'a [Cow<'a, str>; 2]| Some(Change { side, key: PriceKey::read(price)?, price, quantity });
-    levels.iter().map(change).collect()
-}
-
-/// All of a message or nothing of it.
-fn apply(book: &mut Book, bids: &str, asks: &str) -> Option<Vec<Prior>> {
-    let (bids, asks) = (levels(bids)?, levels(asks)?);
-    let all = [changes(Side::Bid, &bids)?, changes(Side::Ask, &asks)?].concat();
-    Some(all.iter().map(|change| book.apply(change)).collect())
-}
-
 /// The venue.
 pub(super) struct Binance {
+    venue: Venue,
     instruments: Vec<Instrument>,
     by_symbol: HashMap<String, usize>,
     weight: Weight,
+    /// The last id that was given in the simulated market at USD-M: one count for all symbols.
+    counted: u64,
     /// Messages that were passed on although they could not be read.
     pub(super) unread: u64,
 }
 
 impl Binance {
-    pub(super) fn new(listed: impl IntoIterator<Item = SimInstrument>, weight: Weight) -> Self {
-        let mut venue = Self { instruments: Vec::new(), by_symbol: HashMap::new(), weight, unread: 0 };
+    /// One of [`VENUES`], with a bound on the weight of requests in a minute.
+    pub(super) fn new(venue: Venue, listed: impl IntoIterator<Item = SimInstrument>, weight_max: u32) -> Self {
+        let (instruments, by_symbol) = (Vec::new(), HashMap::new());
+        let weight = Weight::new(weight_max.min(rest::weight_max(venue)));
+        let mut server = Self { venue, instruments, by_symbol, weight, counted: 0, unread: 0 };
         for listed in listed {
-            venue.list(listed);
+            server.list(listed);
         }
-        venue
+        server
+    }
+
+    pub(super) const fn venue(&self) -> Venue {
+        self.venue
+    }
+
+    /// Of a capture's symbol.
+    fn found(&mut self, symbol: &str) -> Option<&mut Instrument> {
+        let listed = split(self.venue, symbol);
+        self.list(listed)
     }
 
     /// Finds an instrument, or lists it.
@@ -280,21 +178,18 @@ impl Binance {
         match frame.kind {
             RawKind::Http => {
                 let Some((symbol, snapshot)) = self.recorded(frame, text) else { return };
-                let Some(instrument) = self.list(split(&symbol)) else { return };
+                let Some(instrument) = self.found(&symbol) else { return };
                 for side in reference::SIDES {
                     for level in snapshot.book.ladder(side).best_first() {
                         reference::note(&mut instrument.listed, &level.price, &level.quantity);
                     }
                 }
-                if instrument.seed.is_none() {
-                    instrument.book = Some(snapshot.clone());
-                    instrument.seed = Some(snapshot);
-                }
+                instrument.seed(snapshot);
             }
             RawKind::Ws => {
                 let Some((stream, data)) = payload(text).filter(|(stream, _)| !stream.starts_with('!')) else { return };
                 let Some((symbol, kind)) = stream.split_once('@') else { return };
-                let Some(instrument) = self.list(split(&symbol.to_ascii_uppercase())) else { return };
+                let Some(instrument) = self.found(&symbol.to_ascii_uppercase()) else { return };
                 let Some(depth) = is_depth(kind).then(|| serde_json::from_str::<Depth<'_>>(data).ok()).flatten() else {
                     return;
                 };
@@ -356,9 +251,13 @@ impl Binance {
         let depth = is_depth(kind);
         let data = if depth {
             let read = serde_json::from_str::<Depth<'_>>(data).ok();
-            let applied = read
-                .as_ref()
-                .is_some_and(|depth| instrument.update(depth.first, depth.last, depth.bids.get(), depth.asks.get()));
+            let applied =
+                read.as_ref().is_some_and(|depth| instrument.update(depth.ids(), depth.bids.get(), depth.asks.get()));
+            if let Some(depth) = &read
+                && instrument.book().is_some_and(|kept| kept.last == depth.last)
+            {
+                instrument.changed_ms = depth.changed_ms;
+            }
             self.unread += u64::from(!applied);
             match read {
                 Some(depth) if instrument.shift != 0 => Cow::Owned(shifted_depth(&symbol, instrument, &depth)),
@@ -371,7 +270,13 @@ impl Binance {
             Cow::Borrowed(data)
         };
         let whole = matches!(data, Cow::Borrowed(_)).then_some(text);
-        send(bus, &symbol, &Served { stream: &stream, data: &data, whole, depth });
+        send(self.venue, bus, &symbol, &Served { stream: &stream, data: &data, whole, depth });
+    }
+}
+
+impl Depth<'_> {
+    const fn ids(&self) -> Ids {
+        Ids { first: self.first, last: self.last, previous: self.previous }
     }
 }
 
@@ -385,10 +290,10 @@ struct Served<'a> {
     depth: bool,
 }
 
-fn send(bus: &mut Bus, symbol: &str, served: &Served<'_>) {
+fn send(venue: Venue, bus: &mut Bus, symbol: &str, served: &Served<'_>) {
     let key = request::key(served.stream);
     let mut to: Vec<(usize, u64, Utf8Bytes)> = Vec::new();
-    for (index, connection) in bus.connections.iter().enumerate() {
+    for (index, connection) in bus.connections.iter().enumerate().filter(|(_, known)| known.venue == venue) {
         let Subscriptions::Binance(streams) = &connection.subscriptions else { continue };
         for name in streams.named(&key) {
             let text = match served.whole {
@@ -401,11 +306,11 @@ fn send(bus: &mut Bus, symbol: &str, served: &Served<'_>) {
             to.push((index, connection.number, text));
         }
     }
-    if to.is_empty() || (served.depth && bus.faults.drops_depth(VENUE, symbol, None)) {
+    if to.is_empty() || (served.depth && bus.faults.drops_depth(venue, symbol, None)) {
         return;
     }
     for (index, number, text) in to {
-        if !(served.depth && bus.faults.drops_depth(VENUE, symbol, Some(number))) {
+        if !(served.depth && bus.faults.drops_depth(venue, symbol, Some(number))) {
             let kind = if served.depth { Kind::Update } else { Kind::Other };
             bus.data(index, symbol, kind, text);
         }
@@ -422,19 +327,21 @@ fn payload(text: &str) -> Option<(Cow<'_, str>, &str)> {
         Some("depthUpdate") => "depth@100ms",
         Some("trade") => "trade",
         Some("aggTrade") => "aggTrade",
-        None => "bookTicker",
+        Some("bookTicker") | None => "bookTicker",
         Some(_) => return None,
     };
     Some((Cow::Owned(format!("{}@{kind}", bare.s.to_ascii_lowercase())), text))
 }
 
 fn is_depth(kind: &str) -> bool {
-    matches!(kind, "depth" | "depth@100ms" | "depth@1000ms")
+    matches!(kind, "depth" | "depth@0ms" | "depth@100ms" | "depth@250ms" | "depth@500ms" | "depth@1000ms")
 }
 
 fn shifted_depth(symbol: &str, instrument: &Instrument, depth: &Depth<'_>) -> String {
+    let changed = depth.changed_ms.map(|ms| format!("\"T\":{ms},")).unwrap_or_default();
+    let previous = depth.previous.map(|id| format!("\"pu\":{},", instrument.served(id))).unwrap_or_default();
     format!(
-        "{{\"e\":\"depthUpdate\",\"E\":{},\"s\":\"{symbol}\",\"U\":{},\"u\":{},\"b\":{},\"a\":{}}}",
+        "{{\"e\":\"depthUpdate\",\"E\":{},{changed}\"s\":\"{symbol}\",\"U\":{},\"u\":{},{previous}\"b\":{},\"a\":{}}}",
         depth.event_ms,
         instrument.served(depth.first),
         instrument.served(depth.last),
@@ -444,8 +351,12 @@ fn shifted_depth(symbol: &str, instrument: &Instrument, depth: &Depth<'_>) -> St
 }
 
 fn shifted_ticker(symbol: &str, instrument: &Instrument, ticker: &Ticker<'_>) -> String {
+    let (event, times) = match (ticker.event_ms, ticker.changed_ms) {
+        (Some(event), Some(changed)) => ("\"e\":\"bookTicker\",", format!(",\"T\":{changed},\"E\":{event}")),
+        _ => ("", String::new()),
+    };
     format!(
-        "{{\"u\":{},\"s\":\"{symbol}\",\"b\":{},\"B\":{},\"a\":{},\"A\":{}}}",
+        "{{{event}\"u\":{},\"s\":\"{symbol}\",\"b\":{},\"B\":{},\"a\":{},\"A\":{}{times}}}",
         instrument.served(ticker.u),
         ticker.bid,
         ticker.bid_quantity,
@@ -455,12 +366,12 @@ fn shifted_ticker(symbol: &str, instrument: &Instrument, ticker: &Ticker<'_>) ->
 }
 
 /// A capture's symbol with its assets.
-fn split(symbol: &str) -> SimInstrument {
+fn split(venue: Venue, symbol: &str) -> SimInstrument {
     let fits = QUOTES.iter().filter(|quote| symbol.len() > quote.len() && symbol.ends_with(**quote));
     let quote = fits.max_by_key(|quote| quote.len()).copied().unwrap_or_default();
     let base = symbol.strip_suffix(quote).unwrap_or(symbol);
     SimInstrument {
-        venue: VENUE,
+        venue,
         symbol: symbol.to_owned(),
         asset_0: base.to_owned(),
         asset_1: quote.to_owned(),

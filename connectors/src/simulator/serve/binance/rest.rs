@@ -1,21 +1,21 @@
-//! Binance's REST: depth, exchange information, ping and time, with request weights.
+//! Binance's REST at spot and USD-M: depth, exchange information, ping and time, with request weights.
 //!
 //! Never: more levels than asked for, or a body that the venue would not send.
 
-use super::{Binance, Instrument, VENUE};
+use super::{Binance, Instrument};
 use crate::simulator::serve::{
     bus::Bus,
+    dialect,
     faults::Stale,
     http::{Reply, unix_ms},
     reference::{Ladder, Level, Snapshot},
 };
+use market::Venue;
 use serde_json::{Value, json};
 use std::{fmt::Write, sync::Arc};
 
-/// Levels per side of a depth reply when none are asked for.
-const LIMIT_DEFAULT: usize = 100;
-/// Levels per side of a depth reply, at most.
-const LIMIT_MAX: usize = 5_000;
+/// The lengths of a depth reply that USD-M has; spot has any.
+const USDM_LIMITS: [usize; 7] = [5, 10, 20, 50, 100, 500, 1_000];
 /// The largest symbol, in characters.
 const SYMBOL_CHARS_MAX: usize = 20;
 const MINUTE_MS: u64 = 60_000;
@@ -28,7 +28,7 @@ pub(in crate::simulator::serve) struct Weight {
 }
 
 impl Weight {
-    /// At most `max` per minute; the venue's own bound is 6,000.
+    /// At most `max` per minute.
     pub(in crate::simulator::serve) const fn new(max: u32) -> Self {
         Self { max, minute: 0, used: 0 }
     }
@@ -40,6 +40,30 @@ impl Weight {
         }
         self.used = self.used.saturating_add(weight);
         self.used
+    }
+}
+
+/// Request weight per minute and address, as the venue allows it.
+pub(super) const fn weight_max(venue: Venue) -> u32 {
+    match venue {
+        Venue::BinanceUsdm => 2_400,
+        _ => u32::MAX,
+    }
+}
+
+/// Where REST is.
+pub(in crate::simulator::serve) const fn root(venue: Venue) -> &'static str {
+    match venue {
+        Venue::BinanceUsdm => "/fapi/v1",
+        _ => "/api/v3",
+    }
+}
+
+/// Levels per side of a depth reply when none are asked for, and at most.
+const fn limits(venue: Venue) -> (usize, usize) {
+    match venue {
+        Venue::BinanceUsdm => (500, 1_000),
+        _ => (100, 5_000),
     }
 }
 
@@ -77,13 +101,14 @@ impl Binance {
     /// Answers a GET of a path below the venue's.
     pub(in crate::simulator::serve) fn get(&mut self, path: &str, query: &str, bus: &mut Bus) -> Reply {
         let now_ms = unix_ms();
-        if let Some((status, retry_after_s)) = bus.faults.fails_rest(VENUE) {
+        if let Some((status, retry_after_s)) = bus.faults.fails_rest(self.venue) {
             return failed(status, retry_after_s, self.weight.max, now_ms);
         }
         let limit = parameter(query, "limit");
-        let weight = match path {
-            "/api/v3/depth" => depth_weight(limit.as_deref().and_then(|limit| limit.parse().ok())),
-            "/api/v3/exchangeInfo" => 20,
+        let path = path.strip_prefix(root(self.venue)).unwrap_or_default();
+        let weight = match (path, self.venue) {
+            ("/depth", venue) => depth_weight(venue, limit.as_deref().and_then(|limit| limit.parse().ok())),
+            ("/exchangeInfo", Venue::BinanceSpot) => 20,
             _ => 1,
         };
         let used = self.weight.add(weight, now_ms);
@@ -91,10 +116,11 @@ impl Binance {
             throttled(self.weight.max, now_ms)
         } else {
             match path {
-                "/api/v3/ping" => Reply::json(200, "{}".to_owned()),
-                "/api/v3/time" => Reply::json(200, format!("{{\"serverTime\":{now_ms}}}")),
-                "/api/v3/exchangeInfo" => self.exchange_info(query, now_ms),
-                "/api/v3/depth" => self.depth(query, limit.as_deref(), bus),
+                "/ping" => Reply::json(200, "{}".to_owned()),
+                "/time" => Reply::json(200, format!("{{\"serverTime\":{now_ms}}}")),
+                "/exchangeInfo" if self.venue == Venue::BinanceUsdm => self.futures_info(now_ms),
+                "/exchangeInfo" => self.exchange_info(query, now_ms),
+                "/depth" => self.depth(query, limit.as_deref(), bus),
                 _ => return Reply::not_found(),
             }
         };
@@ -116,23 +142,30 @@ impl Binance {
             let words = "Illegal characters found in parameter 'symbol'; legal range is '^[A-Z0-9-_.]{1,20}$'.";
             return refused(-1100, words);
         }
-        let limit = match limit.map(str::parse::<u64>) {
-            None => LIMIT_DEFAULT,
-            Some(Ok(0)) => return refused(-1130, "Data sent for parameter 'limit' is not valid."),
-            Some(Ok(limit)) => usize::try_from(limit).unwrap_or(usize::MAX).min(LIMIT_MAX),
+        let (default, max) = limits(self.venue);
+        let exact = self.venue == Venue::BinanceUsdm;
+        let limit = match limit.map(str::parse::<usize>) {
+            None => default,
+            Some(Ok(limit)) if limit == 0 || (exact && !USDM_LIMITS.contains(&limit)) => {
+                return refused(-1130, "Data sent for parameter 'limit' is not valid.");
+            }
+            Some(Ok(limit)) => limit.min(max),
             Some(Err(_)) => {
                 let words = "Illegal characters found in parameter 'limit'; legal range is '^[0-9]{1,20}$'.";
                 return refused(-1100, words);
             }
         };
         let Some(instrument) = self.instrument(&symbol) else { return refused(-1121, "Invalid symbol.") };
-        let snapshot = match bus.faults.stale(VENUE, &symbol) {
+        let snapshot = match bus.faults.stale(self.venue, &symbol) {
             Some(Stale::Kept(kept)) => Some(kept),
             Some(Stale::Ago(updates)) => instrument.snapshot_ago(updates).map(Arc::new),
             None => instrument.snapshot().map(Arc::new),
         };
         match snapshot {
-            Some(snapshot) => Reply::json(200, body(&snapshot, limit)),
+            Some(snapshot) => {
+                let changed_ms = exact.then(|| instrument.changed_ms.unwrap_or_else(unix_ms));
+                Reply::json(200, body(&snapshot, changed_ms, limit))
+            }
             // A capture without a snapshot of this symbol: its book cannot be known.
             None => failed(500, None, self.weight.max, unix_ms()),
         }
@@ -175,22 +208,50 @@ impl Binance {
     }
 }
 
+impl Binance {
+    /// USD-M's exchange information knows no parameters.
+    fn futures_info(&self, now_ms: u64) -> Reply {
+        let limit = |kind: &str, interval: &str, number: u32, limit: u32| json!({"rateLimitType": kind, "interval": interval, "intervalNum": number, "limit": limit});
+        let symbols: Vec<Value> = self.instruments().iter().map(perpetual).collect();
+        let body = json!({
+            "timezone": "UTC",
+            "serverTime": now_ms,
+            "futuresType": "U_MARGINED",
+            "rateLimits": [
+                limit("REQUEST_WEIGHT", "MINUTE", 1, self.weight.max),
+                limit("ORDERS", "MINUTE", 1, 1_200),
+                limit("ORDERS", "SECOND", 10, 300),
+            ],
+            "exchangeFilters": [],
+            "assets": [],
+            "symbols": symbols,
+        });
+        Reply::json(200, body.to_string())
+    }
+}
+
 fn parameter(query: &str, name: &str) -> Option<String> {
     let mut pairs = form_urlencoded::parse(query.as_bytes());
     pairs.find(|(found, _)| found == name).map(|(_, value)| value.into_owned())
 }
 
-fn depth_weight(limit: Option<usize>) -> u32 {
-    match limit.unwrap_or(LIMIT_DEFAULT) {
-        0..=100 => 5,
-        101..=500 => 25,
-        501..=1_000 => 50,
-        _ => 250,
+fn depth_weight(venue: Venue, limit: Option<usize>) -> u32 {
+    let limit = limit.unwrap_or(limits(venue).0);
+    match (venue, limit) {
+        (Venue::BinanceUsdm, 0..=50) => 2,
+        (_, 0..=100) => 5,
+        (Venue::BinanceUsdm, 101..=500) => 10,
+        (Venue::BinanceUsdm, _) => 20,
+        (_, 101..=500) => 25,
+        (_, 501..=1_000) => 50,
+        (_, _) => 250,
     }
 }
 
-fn body(snapshot: &Snapshot, limit: usize) -> String {
-    let mut out = format!("{{\"lastUpdateId\":{},\"bids\":", snapshot.last);
+/// USD-M says when the book changed.
+fn body(snapshot: &Snapshot, changed_ms: Option<u64>, limit: usize) -> String {
+    let times = changed_ms.map(|ms| format!("\"E\":{ms},\"T\":{ms},")).unwrap_or_default();
+    let mut out = format!("{{\"lastUpdateId\":{},{times}\"bids\":", snapshot.last);
     side(&mut out, &snapshot.book.bids, limit);
     out.push_str(",\"asks\":");
     side(&mut out, &snapshot.book.asks, limit);
@@ -244,6 +305,35 @@ fn listing(instrument: &Instrument, permissions: bool) -> Value {
     })
 }
 
+fn perpetual(instrument: &Instrument) -> Value {
+    let listed = &instrument.listed;
+    let (price, quantity) = (dialect::step(listed.price_decimals), dialect::step(listed.quantity_decimals));
+    json!({
+        "symbol": listed.symbol,
+        "pair": listed.symbol,
+        "contractType": "PERPETUAL",
+        "deliveryDate": 4_133_404_800_000_u64,
+        "onboardDate": 1_569_398_400_000_u64,
+        "status": "TRADING",
+        "baseAsset": listed.asset_0,
+        "quoteAsset": listed.asset_1,
+        "marginAsset": listed.asset_1,
+        "pricePrecision": listed.price_decimals,
+        "quantityPrecision": listed.quantity_decimals,
+        "baseAssetPrecision": 8,
+        "quotePrecision": 8,
+        "underlyingType": "COIN",
+        "underlyingSubType": [],
+        "filters": [
+            {"filterType": "PRICE_FILTER", "minPrice": price, "maxPrice": "1000000", "tickSize": price},
+            {"filterType": "LOT_SIZE", "minQty": quantity, "maxQty": "1000000", "stepSize": quantity},
+            {"filterType": "MARKET_LOT_SIZE", "minQty": quantity, "maxQty": "1000000", "stepSize": quantity},
+        ],
+        "orderTypes": ["LIMIT", "MARKET", "STOP", "STOP_MARKET", "TAKE_PROFIT", "TAKE_PROFIT_MARKET"],
+        "timeInForce": ["GTC", "IOC", "FOK", "GTX"],
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,6 +347,9 @@ mod tests {
     fn weight_is_counted_by_the_minute() {
         let mut weight = Weight::new(100);
         assert_eq!((weight.add(50, 59_999), weight.add(50, 59_999), weight.add(5, 60_000)), (50, 100, 5));
-        assert_eq!([None, Some(101), Some(1_000), Some(5_000)].map(depth_weight), [5, 25, 50, 250]);
+        let spot = [None, Some(101), Some(1_000), Some(5_000)].map(|limit| depth_weight(Venue::BinanceSpot, limit));
+        assert_eq!(spot, [5, 25, 50, 250]);
+        let usdm = [Some(50), Some(100), None, Some(1_000)].map(|limit| depth_weight(Venue::BinanceUsdm, limit));
+        assert_eq!(usdm, [2, 5, 10, 20]);
     }
 }
