@@ -12,6 +12,7 @@
 
 mod binance;
 mod bitfinex;
+mod bitfinex_rows;
 mod bus;
 mod coinbase;
 mod coinbase_advanced;

@@ -13,7 +13,8 @@ use connectors::{
 };
 use market::Venue;
 use serde_json::{Value, json};
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+use tokio_tungstenite::tungstenite::Message;
 
 const VENUE: Venue = Venue::BinanceUsdm;
 
@@ -268,6 +269,20 @@ async fn ids_that_are_reset_begin_a_new_chain() {
     }
     locals.books.retain(|symbol, _| symbol == "BTCUSDT");
     locals.assert_are(&sim);
+}
+
+#[tokio::test]
+async fn connections_are_pinged_and_may_ask_ten_times_a_second() {
+    let mut options = market_of(&[VENUE], 0);
+    options.ping_interval = Duration::from_millis(20);
+    let sim = VenueSim::start(options).await.unwrap();
+    let mut ws = Ws::open(sim.address(), "/binance_usdm/ws").await;
+    let ping = ws.any().await.unwrap().unwrap();
+    assert!(matches!(ping, Message::Ping(_)), "{ping:?}");
+    for id in 0..10 {
+        ws.send(&json!({"method": "LIST_SUBSCRIPTIONS", "id": id})).await;
+        assert_eq!(ws.next(|_| true).await, json!({"result": [], "id": id}));
+    }
 }
 
 /// Every symbol of a capture by the venue's rules, from REST at the served position.
