@@ -155,11 +155,6 @@ impl Standby {
         self.streams.get(symbol)?.active
     }
 
-    /// A leg's book of a symbol, if it has one that is verified.
-    pub(crate) fn text(&self, symbol: &str, leg: LegId) -> Option<&TextBook> {
-        let book = self.streams.get(symbol)?.books.iter().find(|book| book.leg == leg)?;
-        book.verified.then_some(&book.text)
-    }
 
     /// A whole book. `check` compares it with what the venue says of it, if it says anything.
     ///
