@@ -3,10 +3,11 @@
 //! Never: a frame dropped without a count.
 
 use crate::{
-    raw::{RawFrame, RawKind},
+    raw::{RawFrame, RawKind, RawPayload},
     venue_feed::{self, Arrival, FeedCounts, Undecodable, VenueFeed, listings::Listings},
 };
 use market::{Body, Event, LegId, Venue};
+use serde::de::IgnoredAny;
 use std::sync::Arc;
 
 /// At most one sign of life per leg in this time; a tenth of the least silence that makes a feed stale, so the
@@ -43,13 +44,15 @@ pub struct Decoder {
     listings: Arc<Listings>,
     feeds: Vec<(Venue, Box<dyn VenueFeed>)>,
     legs: Vec<Leg>,
+    /// Legs that carried something that was no text of their venue, and have nothing to go on with.
+    torn: Vec<LegId>,
 }
 
 impl Decoder {
     /// A decoder that lists its instruments there.
     #[must_use]
     pub fn new(listings: Arc<Listings>) -> Self {
-        Self { listings, feeds: Vec::new(), legs: Vec::new() }
+        Self { listings, feeds: Vec::new(), legs: Vec::new(), torn: Vec::new() }
     }
 
     /// Decodes one frame, pushing its events to `out`.
@@ -73,7 +76,11 @@ impl Decoder {
             }
         };
         let Some((_, feed)) = self.feeds.get_mut(at) else { return Ok(()) };
-        let decoded = feed.decode(Arrival { frame, position, leg }, out);
+        let arrival = Arrival { frame, position, leg };
+        let decoded = feed.decode(arrival, out);
+        if decoded.is_err() && is_torn(frame) && feed.torn(arrival, out) && !self.torn.contains(&leg) {
+            self.torn.push(leg);
+        }
         let ticks = matches!(frame.kind, RawKind::Ws | RawKind::Alive);
         if let Some(ticking) = self.legs.get_mut(usize::from(leg.0)).filter(|_| ticks)
             && frame.ts_ns >= ticking.look_after_ns
@@ -144,13 +151,10 @@ impl Decoder {
 
     /// Takes the connections that missed a message and must be made anew.
     pub fn reconnects(&mut self) -> Vec<(Venue, Arc<str>)> {
-        let legs = &self.legs;
-        let conn = |leg: LegId| legs.get(usize::from(leg.0)).map(|leg| Arc::clone(&leg.conn));
-        let of = |(venue, feed): &mut (Venue, Box<dyn VenueFeed>)| {
-            feed.reconnects().into_iter().map(|leg| (*venue, leg)).collect()
-        };
-        let all = self.feeds.iter_mut().flat_map::<Vec<_>, _>(of);
-        all.filter_map(|(venue, leg)| Some((venue, conn(leg)?))).collect()
+        let mut missed = std::mem::take(&mut self.torn);
+        missed.extend(self.feeds.iter_mut().flat_map(|(_, feed)| feed.reconnects()));
+        let of = |leg: LegId| self.legs.get(usize::from(leg.0)).map(|leg| (leg.venue, Arc::clone(&leg.conn)));
+        missed.into_iter().filter_map(of).collect()
     }
 
     /// Every leg so far, by number: its venue and its connection's name.
@@ -169,13 +173,42 @@ impl Decoder {
     }
 }
 
+/// Whether a message is no text of any venue: broken off, noise, or binary.
+fn is_torn(frame: &RawFrame) -> bool {
+    match (&frame.raw, frame.kind) {
+        (RawPayload::Binary(_), RawKind::Ws) => true,
+        (RawPayload::Text(text), RawKind::Ws) => serde_json::from_str::<IgnoredAny>(text).is_err(),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::raw::RawPayload;
 
     fn frame(ts_ns: u64, kind: RawKind, conn: &str, raw: &str) -> RawFrame {
         RawFrame { ts_ns, kind, conn: conn.into(), url: None, raw: RawPayload::Text(raw.into()) }
+    }
+
+    #[test]
+    fn what_is_no_text_of_the_venue_ends_the_books_of_its_leg_alone() {
+        let mut decoder = Decoder::new(Arc::new(Listings::new(Arc::default())));
+        let snapshot = r#"{"type":"snapshot","product_id":"BTC-USD","bids":[["1","1"]],"asks":[["2","1"]]}"#;
+        let mut out = Vec::new();
+        for conn in ["coinbase/a", "coinbase/b"] {
+            decoder.decode(Venue::Coinbase, &frame(1, RawKind::Ws, conn, snapshot), 1, &mut out).unwrap();
+        }
+        out.clear();
+        decoder
+            .decode(Venue::Coinbase, &frame(2, RawKind::Ws, "coinbase/a", r#"{"type":"l2up"#), 2, &mut out)
+            .unwrap_err();
+        let taken = out.iter().any(|event| event.leg == LegId(1) && matches!(event.body, Body::Snapshot(_)));
+        assert!(taken, "the other leg takes over: {out:?}");
+        assert_eq!(decoder.reconnects(), [(Venue::Coinbase, "coinbase/a".into())]);
+        assert!(decoder.reconnects().is_empty(), "told once");
+        let odd = frame(3, RawKind::Ws, "coinbase/b", r#"{"type":7}"#);
+        drop(decoder.decode(Venue::Coinbase, &odd, 3, &mut out));
+        assert!(decoder.reconnects().is_empty(), "a message of an unknown shape is none that was torn");
     }
 
     #[test]

@@ -216,6 +216,12 @@ pub trait VenueFeed: Send {
         Vec::new()
     }
 
+    /// A message of a leg was no text of the venue at all, so nobody knows what it was about. Whether that leaves the leg
+    /// without anything to go on with, so that its connection must be made anew; where updates have ids the next one tells.
+    fn torn(&mut self, _arrival: Arrival<'_>, _out: &mut Vec<Event>) -> bool {
+        false
+    }
+
     /// Decodes a frame, pushing what it says to `out`. On an error, what was pushed before it still holds.
     ///
     /// # Errors

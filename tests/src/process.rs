@@ -401,13 +401,21 @@ impl Server {
 ///
 /// # Errors
 /// The condition's own, or that there was nothing within [`PATIENCE`].
-pub fn until<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
-    let deadline = Instant::now() + PATIENCE;
+pub fn until<T>(what: &str, look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    until_within(what, PATIENCE, look)
+}
+
+/// The same with another patience, for what takes its time by its nature.
+///
+/// # Errors
+/// When it is not there within that time, or looking for it fails.
+pub fn until_within<T>(what: &str, patience: Duration, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    let deadline = Instant::now() + patience;
     loop {
         if let Some(found) = look()? {
             return Ok(found);
         }
-        ensure!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        ensure!(Instant::now() < deadline, "not within {patience:?}: {what}");
         thread::sleep(POLL_EVERY);
     }
 }

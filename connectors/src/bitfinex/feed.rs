@@ -283,6 +283,10 @@ impl VenueFeed for Feed {
         self.halted.retain(|leg| *leg != arrival.leg);
     }
 
+    fn torn(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) -> bool {
+        self.books.torn(arrival, out)
+    }
+
     fn counts_mut(&mut self) -> &mut FeedCounts {
         &mut self.counts
     }

@@ -126,6 +126,10 @@ impl VenueFeed for Feed {
         self.books.lose_all(arrival, BreakReason::Unsubscribed, out);
     }
 
+    fn torn(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) -> bool {
+        self.books.torn(arrival, out)
+    }
+
     fn counts_mut(&mut self) -> &mut FeedCounts {
         &mut self.counts
     }

@@ -211,6 +211,11 @@ impl VenueFeed for Feed {
         self.reconnects.retain(|leg| *leg != arrival.leg);
     }
 
+    fn torn(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) -> bool {
+        self.lose_all(arrival, BreakReason::Undecodable, out);
+        true
+    }
+
     fn counts_mut(&mut self) -> &mut FeedCounts {
         &mut self.counts
     }

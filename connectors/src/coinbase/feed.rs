@@ -207,6 +207,10 @@ impl VenueFeed for Feed {
         self.sequenced.begin(arrival.leg);
     }
 
+    fn torn(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) -> bool {
+        self.books.torn(arrival, out)
+    }
+
     fn counts_mut(&mut self) -> &mut FeedCounts {
         &mut self.counts
     }

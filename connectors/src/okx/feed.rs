@@ -364,6 +364,10 @@ impl VenueFeed for Feed {
         self.repairs.retain(|(leg, _)| *leg != arrival.leg);
     }
 
+    fn torn(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) -> bool {
+        self.arrived.torn(arrival, out)
+    }
+
     fn counts_mut(&mut self) -> &mut FeedCounts {
         &mut self.counts
     }

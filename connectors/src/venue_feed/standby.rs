@@ -155,7 +155,6 @@ impl Standby {
         self.streams.get(symbol)?.active
     }
 
-
     /// A whole book. `check` compares it with what the venue says of it, if it says anything.
     ///
     /// # Errors
@@ -282,6 +281,16 @@ impl Standby {
         if let Some(stream) = self.streams.get_mut(symbol) {
             self.counts.switches += u64::from(stream.lost(subject, arrival, reason, out));
         }
+    }
+
+    /// A message of a leg is lost, and nobody knows what it was about. Whether the leg had a book that it may have changed.
+    pub(crate) fn torn(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) -> bool {
+        let of_leg = |book: &LegBook| book.leg == arrival.leg && book.verified;
+        let carried = self.streams.sorted_mut().iter().any(|(_, stream)| stream.books.iter().any(of_leg));
+        if carried {
+            self.lose_all(arrival, BreakReason::Undecodable, out);
+        }
+        carried
     }
 
     /// All books of a leg count no more: its connection began, ended, or missed something.

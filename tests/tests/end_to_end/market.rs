@@ -118,18 +118,25 @@ impl Market {
         self.0.post("/sim/resume", "").map(drop)
     }
 
+    /// The table that connects to one venue, of which the paths of stream and REST are given.
+    pub(crate) fn live(&self, venue: &str, paths: (&str, &str), symbols: &[&str], legs: u32) -> Result<String> {
+        let ((stream, rest), at) = (paths, self.0.address());
+        let mut text = String::new();
+        writeln!(
+            text,
+            "[[live]]\nvenue = \"{venue}\"\ninstruments = {symbols:?}\nlegs = {legs}\n\
+             ws_url = \"ws://{at}/{stream}\"\nrest_url = \"http://{at}/{rest}\""
+        )?;
+        Ok(text)
+    }
+
     /// A configuration that connects to the venues, all or one of them, with more settings of one's own.
     pub(crate) fn configuration(&self, directory: &Path, venues: &[&str], legs: u32, more: &str) -> Result<PathBuf> {
         let mut text = format!("{more}\n[source]\nkind = \"live\"\n");
         let names = self.books()?;
         for (venue, stream, rest) in VENUES.iter().filter(|(venue, ..)| venues.contains(venue)) {
             let symbols: Vec<_> = names.keys().filter_map(|name| name.strip_prefix(venue)?.strip_prefix('/')).collect();
-            let at = self.0.address();
-            writeln!(
-                text,
-                "[[live]]\nvenue = \"{venue}\"\ninstruments = {symbols:?}\nlegs = {legs}\n\
-                 ws_url = \"ws://{at}/{stream}\"\nrest_url = \"http://{at}/{rest}\""
-            )?;
+            text.push_str(&self.live(venue, (stream, rest), &symbols, legs)?);
         }
         let path = directory.join("live.toml");
         fs::write(&path, text)?;

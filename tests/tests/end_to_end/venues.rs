@@ -8,10 +8,10 @@ mod legs;
 
 use crate::{
     books::{of_json, over_http},
-    market::{Books, Market, VENUES},
+    market::{Books, Market},
     watcher::{Watcher, all_of},
 };
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde_json::Value;
 use sprag_tests::process::{self, Launch, Server};
 use std::{
@@ -43,7 +43,20 @@ impl Stage {
     fn set(market: Market, venues: &[&str], legs: u32, more: &str) -> Result<Self> {
         let data = tempfile::tempdir()?;
         let config = market.configuration(data.path(), venues, legs, more)?;
-        let server = Launch::run(data.path(), 0).with(&["--no-store", "--config"]).with_path(&config).spawn()?.up()?;
+        Self::with(market, &config, data)
+    }
+
+    /// Of one venue, with these words in its table beside.
+    fn of_venue(market: Market, at: &Place, symbols: &[&str], legs: u32) -> Result<Self> {
+        let data = tempfile::tempdir()?;
+        let config = data.path().join("live.toml");
+        let live = market.live(at.venue, (at.stream, at.venue), symbols, legs)?;
+        std::fs::write(&config, format!("[source]\nkind = \"live\"\n{live}{}", at.more))?;
+        Self::with(market, &config, data)
+    }
+
+    fn with(market: Market, config: &Path, data: TempDir) -> Result<Self> {
+        let server = Launch::run(data.path(), 0).with(&["--no-store", "--config"]).with_path(config).spawn()?.up()?;
         let (url, stop) = (server.stream_url(), Arc::new(AtomicBool::new(false)));
         let stopped = Arc::clone(&stop);
         let watcher = thread::spawn(move || watch(&url, &stopped));
@@ -56,10 +69,6 @@ impl Stage {
 
     fn lanes(&self, event: &str) -> Result<u64> {
         self.server.metric(&format!("sprag_lane_events_total{{event=\"{event}\"}}"))
-    }
-
-    fn venue(&self, venue: &str, event: &str) -> Result<u64> {
-        self.server.metric(&format!("sprag_venue_events_total{{venue=\"{venue}\",event=\"{event}\"}}"))
     }
 
     fn states(&self, instruments: &Books) -> Result<BTreeMap<String, String>> {
@@ -80,10 +89,16 @@ impl Stage {
 
     /// Waits until the server's books are the venue's, and all of them are live.
     fn await_books(&self, books: &Books) -> Result<()> {
+        self.await_books_in(&["LIVE"], books)
+    }
+
+    /// The same, in one of some states.
+    fn await_books_in(&self, states: &[&str], books: &Books) -> Result<()> {
         for (name, right) in books {
             let told = process::until(&format!("the book of {name}"), || {
                 let book = self.book(name)?;
-                Ok((book["state"] == "LIVE" && of_json(&book)? == *right).then_some(()))
+                let stands = states.iter().any(|state| book["state"] == *state);
+                Ok((stands && of_json(&book)? == *right).then_some(()))
             });
             told.with_context(|| format!("{name}: {:?}", self.book(name).map(|book| book["state"].clone())))?;
         }
@@ -123,20 +138,62 @@ fn watch(url: &str, stop: &AtomicBool) -> Result<Watcher> {
     })
 }
 
-/// The captures that are served, by venue.
-fn captures() -> Result<Vec<(&'static str, std::path::PathBuf)>> {
-    let files = [
-        ("binance_spot", "binance_spot/binance_spot_2021-04.frames.jsonl.zst"),
-        ("kraken_spot", "kraken_v2/kraken_v2_btcusd_sample.frames.jsonl.zst"),
-        ("binance_usdm", "binance_usdm/binance_usdm_2021-07.frames.jsonl.zst"),
-        ("coinbase", "coinbase/coinbase_2021-04.frames.jsonl.zst"),
-        ("okx", "okx/okx_2022-02.frames.jsonl.zst"),
-        ("bitfinex", "bitfinex/bitfinex_2021-04.frames.jsonl.zst"),
-        ("deribit", "deribit/deribit_2021-04.frames.jsonl.zst"),
-    ];
-    ensure!(VENUES.iter().all(|(venue, ..)| files.iter().any(|(known, _)| known == venue)), "a venue without capture");
-    Ok(files.into_iter().filter_map(|(venue, file)| Some((venue, sprag_tests::corpus::file(file)?))).collect())
+/// Where a venue is connected to, in which of its protocols.
+struct Place {
+    venue: &'static str,
+    stream: &'static str,
+    /// More words of its table.
+    more: &'static str,
+    /// A capture of it.
+    capture: &'static str,
 }
+
+/// Every venue in every protocol.
+const PLACES: [Place; 8] = [
+    Place {
+        venue: "binance_spot",
+        stream: "binance_spot/stream",
+        more: "",
+        capture: "binance_spot/binance_spot_2021-04.frames.jsonl.zst",
+    },
+    Place {
+        venue: "kraken_spot",
+        stream: "kraken_spot/v2",
+        more: "",
+        capture: "kraken_v2/kraken_v2_btcusd_sample.frames.jsonl.zst",
+    },
+    Place {
+        venue: "binance_usdm",
+        stream: "binance_usdm/stream",
+        more: "",
+        capture: "binance_usdm/binance_usdm_2021-07.frames.jsonl.zst",
+    },
+    Place {
+        venue: "coinbase",
+        stream: "coinbase/advanced",
+        more: "",
+        capture: "coinbase/coinbase_2021-04.frames.jsonl.zst",
+    },
+    Place {
+        venue: "coinbase",
+        stream: "coinbase/",
+        more: "protocol = \"exchange\"\n",
+        capture: "coinbase/coinbase_2021-04.frames.jsonl.zst",
+    },
+    Place { venue: "okx", stream: "okx/ws/v5/public", more: "", capture: "okx/okx_2022-02.frames.jsonl.zst" },
+    Place {
+        venue: "bitfinex",
+        stream: "bitfinex/ws/2",
+        more: "",
+        capture: "bitfinex/bitfinex_2021-04.frames.jsonl.zst",
+    },
+    Place {
+        venue: "deribit",
+        stream: "deribit/ws/api/v2",
+        more: "",
+        capture: "deribit/deribit_2021-04.frames.jsonl.zst",
+    },
+];
 
 /// Lines of a capture that the venue sent as messages.
 fn messages(capture: &Path) -> Result<u64> {
