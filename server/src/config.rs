@@ -57,7 +57,7 @@ pub struct Config {
     pub store: Store,
     /// The process's own log.
     pub log: Log,
-    /// Assets of instruments whose symbols cannot be split; at most as many as there can be instruments.
+    /// Assets and steps of instruments, whatever their venues say; at most as many as there can be instruments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub instrument: Vec<InstrumentTable>,
 }

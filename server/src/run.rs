@@ -512,7 +512,6 @@ fn start_tape(
 mod tests {
     use super::*;
     use crate::config::InstrumentTable;
-    use market::Venue;
 
     #[test]
     fn a_table_names_the_assets_at_every_venue_and_spelling_tells_instruments_apart() {
@@ -522,6 +521,8 @@ mod tests {
                 symbol: symbol.to_owned(),
                 asset_0: asset_0.to_owned(),
                 asset_1: "USD".to_owned(),
+                price_step: String::new(),
+                quantity_step: String::new(),
             };
             let config =
                 Config { instrument: vec![named("kPEPE", "1000PEPE"), named("KPEPE", "KPEPE")], ..Config::default() };
@@ -543,6 +544,7 @@ mod tests {
             instruments: vec!["BTCUSDT".into()],
             legs: 1,
             socket_url: None,
+            dialect: None,
             rest_url: None,
         };
         let listings = subscribed(listings(&Config::default(), &Arc::default()), &[live]);

@@ -17,6 +17,7 @@ use connectors::{
 use dataflow::ingest::{BATCH_BYTES_MAX, Batch, Ended, FeedSender};
 use market::{Directory, Event, SymbolId, Venue};
 use std::{
+    collections::HashMap,
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,

@@ -12,7 +12,7 @@ use crate::{
     live::protocol::{Answer, Listed, Protocol, RestRequest, Terms, halted},
     venue_feed::{
         self, Undecodable,
-        number::{told, token},
+        number::{token, told},
     },
 };
 use market::Venue;

@@ -204,6 +204,7 @@ pub(crate) fn joined_by<'a>(symbol: &'a str, quotes: &[&'static str]) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::venue_feed::wire::Wire;
 
     #[test]
     fn symbols_split_by_separator_or_longest_quote_asset() {
@@ -249,6 +250,56 @@ mod tests {
         }
         let unknown = listings.introduce(Venue::BinanceSpot, "WHAT", 5);
         assert!(matches!(unknown, Err(Undecodable::Symbol { .. })), "{unknown:?}");
+    }
+
+    /// A whole book with one bid of a venue whose updates have ids, and of one without.
+    fn whole(venue: Venue, price: &str) -> String {
+        match venue {
+            Venue::Deribit => format!(
+                r#"{{"jsonrpc":"2.0","method":"subscription","params":{{"channel":"book.BTC-PERPETUAL.100ms","data":{{"type":"snapshot","timestamp":1618677817000,"instrument_name":"BTC-PERPETUAL","change_id":7,"bids":[["new",{price},30.0]],"asks":[]}}}}}}"#
+            ),
+            _ => format!(
+                r#"{{"type":"snapshot","product_id":"BTC-USD","asks":[],"bids":[["{price}","30"]],"time":"2021-04-17T16:43:37.075687Z"}}"#
+            ),
+        }
+    }
+
+    /// The steps of the first book of a start.
+    fn first_scale(venue: Venue, listings: Listings, price: &str) -> Scale {
+        let mut wire = Wire::listed(venue, listings);
+        wire.say(0, &whole(venue, price)).unwrap();
+        let Some(Body::Snapshot(snapshot)) = wire.events.last().map(|event| &event.body) else {
+            panic!("{:?}", wire.events)
+        };
+        snapshot.scale
+    }
+
+    #[test]
+    fn a_first_book_is_in_the_steps_that_are_known_whatever_its_own_numbers_need() {
+        for (venue, symbol) in [(Venue::Deribit, "BTC-PERPETUAL"), (Venue::Coinbase, "BTC-USD")] {
+            let listed = Listed {
+                symbol: symbol.into(),
+                asset_0: "BTC".into(),
+                asset_1: "USD".into(),
+                price_step: Some("0.01".into()),
+                quantity_step: Some("1e-08".into()),
+                halted: None,
+            };
+            let told = || Listings::new(Arc::default()).with_listed(venue, &listed);
+            let table = || Listings::new(Arc::default()).with_steps(venue, symbol, Some(-1), None);
+            let right = Scale { price: -2, quantity: -8 };
+            assert_eq!(first_scale(venue, told(), "100"), right, "{venue}");
+            assert_eq!(
+                first_scale(venue, told(), "100.25"),
+                right,
+                "{venue}: so a restart finds the steps that it left"
+            );
+            assert_eq!(first_scale(venue, told(), "100.125"), Scale { price: -3, ..right }, "{venue}: never coarser");
+            let overridden = table().with_listed(venue, &listed);
+            assert_eq!(first_scale(venue, overridden, "100"), Scale { price: -1, ..right }, "{venue}");
+            let unknown = Listings::new(Arc::default());
+            assert_eq!(first_scale(venue, unknown, "100"), Scale { price: 2, quantity: 1 }, "{venue}");
+        }
     }
 
     #[test]
