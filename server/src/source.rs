@@ -15,9 +15,9 @@ use connectors::{
     venue_feed::FeedCounts,
 };
 use dataflow::ingest::{BATCH_BYTES_MAX, Batch, Ended, FeedSender};
+use foldhash::HashMap;
 use market::{Directory, Event, SymbolId, Venue};
 use std::{
-    collections::HashMap,
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,

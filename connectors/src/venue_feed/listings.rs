@@ -268,10 +268,9 @@ mod tests {
     fn first_scale(venue: Venue, listings: Listings, price: &str) -> Scale {
         let mut wire = Wire::listed(venue, listings);
         wire.say(0, &whole(venue, price)).unwrap();
-        let Some(Body::Snapshot(snapshot)) = wire.events.last().map(|event| &event.body) else {
-            panic!("{:?}", wire.events)
-        };
-        snapshot.scale
+        let scale =
+            |event: &Event| if let Body::Snapshot(snapshot) = &event.body { Some(snapshot.scale) } else { None };
+        wire.events.iter().find_map(scale).unwrap()
     }
 
     #[test]
