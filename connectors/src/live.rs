@@ -33,7 +33,7 @@ use foldhash::HashMap;
 use leg::Leg;
 use market::Venue;
 use numbers::{VenueNumbers, count};
-use protocol::{Protocol, SymbolAssets, protocol, spoken};
+use protocol::{Listed, Protocol, protocol, spoken};
 use queue::FrameQueue;
 use rest::{Rest, RestError};
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
@@ -276,17 +276,29 @@ impl LiveVenue {
         wrong.map_or(Ok(()), |(what, count, max)| Err(LiveError::Number { venue, what, count, max }))
     }
 
-    /// What the venue itself says about the assets of its symbols, within a time.
+    /// What the venue itself says about its symbols, these among them, within a time.
     ///
     /// # Errors
-    /// [`RestError`].
-    pub async fn assets(&self, within: Duration) -> Result<Vec<SymbolAssets>, RestError> {
+    /// [`RestError`]; where the venue lists kinds of instruments apart, only if it says nothing of any.
+    pub async fn listed(&self, within: Duration) -> Result<Vec<Listed>, RestError> {
         let Ok(protocol) = self.protocol() else { return Ok(Vec::new()) };
         let rest = Rest::new(self.rest_url(), tls()?);
-        let path = protocol.listing().path;
-        let reply = tokio::time::timeout(within, rest.get(&path, rest::LISTING_BYTES_MAX)).await;
-        let reply = reply.map_err(|_| RestError::Deadline)??;
-        Ok(protocol.assets(&reply.body)?)
+        let asked = async {
+            let (mut listed, mut failed) = (Vec::new(), None);
+            for request in protocol.listings(&self.instruments) {
+                let reply = rest.get(&request.path, rest::LISTING_BYTES_MAX).await;
+                match reply.and_then(|reply| Ok(protocol.listed(&reply.body)?)) {
+                    Ok(mut some) => listed.append(&mut some),
+                    Err(error) => {
+                        let (venue, path, cause) = (self.venue, request.path, &error as &dyn std::error::Error);
+                        tracing::warn!(%venue, path, error = cause, "the venue does not tell a list of instruments");
+                        failed = Some(error);
+                    }
+                }
+            }
+            failed.filter(|_| listed.is_empty()).map_or(Ok(listed), Err)
+        };
+        tokio::time::timeout(within, asked).await.map_err(|_| RestError::Deadline)?
     }
 }
 

@@ -25,7 +25,7 @@ pub use log::{Log, LogFormat};
 pub use pipeline::Pipeline;
 pub use secret::{MASK, Secret};
 pub use server::Server;
-pub use source::{Capture, InstrumentNames, Sim, Source, SourceKind};
+pub use source::{Capture, InstrumentTable, Sim, Source, SourceKind};
 pub use store::Store;
 
 use error::Problems;
@@ -57,9 +57,9 @@ pub struct Config {
     pub store: Store,
     /// The process's own log.
     pub log: Log,
-    /// Assets of instruments whose symbols cannot be split; at most as many as there can be instruments.
+    /// Assets and steps of instruments, whatever their venues say; at most as many as there can be instruments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub instrument: Vec<InstrumentNames>,
+    pub instrument: Vec<InstrumentTable>,
 }
 
 impl Default for Config {

@@ -26,7 +26,7 @@ use connectors::{
     capture::CaptureError,
     clickhouse::{SinkError, SinkReport, SinkView, child::PARENT_FLUSH_MAX, sink::SinkInput},
     halt,
-    live::{LiveError, LiveVenue},
+    live::{LiveError, LiveVenue, protocol::Listed},
     venue_feed::listings::Listings,
 };
 use dataflow::{
@@ -35,7 +35,7 @@ use dataflow::{
     ingest::{Credit, IngestConfig, Pace, feed},
     lane::LaneConfig,
 };
-use market::{Directory, Event, guard::Limits, instrument::DirectoryFull};
+use market::{Directory, Event, Venue, guard::Limits, instrument::DirectoryFull};
 use origin::{SourceEnd, SourceStart, live_venues, start_source};
 use std::{
     fs::{File, TryLockError},
@@ -191,11 +191,8 @@ pub async fn run(
     halt::point("epoch-reserved");
     let mut part = open_sink(store, config, epoch, &directory);
     let live = live_venues(config);
-    let venue_assets = source::venue_assets(&live).await;
     let listings = subscribed(listings(config, &directory), &live);
-    let listings = venue_assets.iter().fold(listings, |listings, (venue, assets)| {
-        listings.with_venue_assets(*venue, &assets.symbol, &assets.asset_0, &assets.asset_1)
-    });
+    let listings = told(listings, &source::venue_listings(&live).await);
     let listings = listings.with_epochs(kept.epochs, epoch);
     let listings = Arc::new(if epoch > FIRST_BLOCK { listings.after_others() } else { listings });
 
@@ -273,12 +270,28 @@ fn ring_bounds(config: &Config) -> RingBounds {
     RingBounds { frames: config.server.ring_frames, bytes: config.server.ring_bytes, age_ms: FRAME_AGE_MS_MAX }
 }
 
-/// Listings with the configured names of assets.
+/// Listings with the configured names of assets, and steps.
 #[must_use]
 pub fn listings(config: &Config, directory: &Arc<Directory>) -> Listings {
-    config.instrument.iter().fold(Listings::new(Arc::clone(directory)), |listings, names| {
-        listings.with_assets(names.venue, &names.symbol, &names.asset_0, &names.asset_1)
+    config.instrument.iter().fold(Listings::new(Arc::clone(directory)), |listings, table| {
+        let (venue, symbol) = (table.venue, &*table.symbol);
+        let listings = match table.assets() {
+            Some((asset_0, asset_1)) => listings.with_assets(venue, symbol, asset_0, asset_1),
+            None => listings,
+        };
+        let [price, quantity] = table.steps();
+        listings.with_steps(venue, symbol, price, quantity)
     })
+}
+
+/// The same listings with what venues say about their own symbols, where no table says otherwise.
+fn told(listings: Listings, listed: &[(Venue, Listed)]) -> Listings {
+    let listings = listed.iter().fold(listings, |listings, (venue, listed)| listings.with_listed(*venue, listed));
+    let refused = listings.refused_steps();
+    if refused > 0 {
+        tracing::warn!(refused, "venues tell steps that cannot be taken; the numbers that come decide");
+    }
+    listings
 }
 
 /// The same listings, which refuse by name what was not subscribed to: it is a dead letter and never an instrument.
@@ -498,17 +511,18 @@ fn start_tape(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::InstrumentNames;
-    use market::Venue;
+    use crate::config::InstrumentTable;
 
     #[test]
     fn a_table_names_the_assets_at_every_venue_and_spelling_tells_instruments_apart() {
         for venue in Venue::ALL {
-            let named = |symbol: &str, asset_0: &str| InstrumentNames {
+            let named = |symbol: &str, asset_0: &str| InstrumentTable {
                 venue,
                 symbol: symbol.to_owned(),
                 asset_0: asset_0.to_owned(),
                 asset_1: "USD".to_owned(),
+                price_step: String::new(),
+                quantity_step: String::new(),
             };
             let config =
                 Config { instrument: vec![named("kPEPE", "1000PEPE"), named("KPEPE", "KPEPE")], ..Config::default() };

@@ -9,12 +9,13 @@ use connectors::{
     capture::{CaptureError, CaptureFrame, MergedCaptures},
     decoder::Decoder,
     halt,
-    live::{Live, LiveVenue, numbers::VenueNumbers, protocol::SymbolAssets},
+    live::{Live, LiveVenue, numbers::VenueNumbers, protocol::Listed},
     raw::RawFrame,
     simulator::Simulator,
     venue_feed::FeedCounts,
 };
 use dataflow::ingest::{BATCH_BYTES_MAX, Batch, Ended, FeedSender};
+use foldhash::HashMap;
 use market::{Directory, Event, SymbolId, Venue};
 use std::{
     path::PathBuf,
@@ -285,34 +286,71 @@ pub fn simulate(mut simulator: Simulator, directory: &Directory, outlet: &mut Ou
     Ok(())
 }
 
-/// How long the venues' own names of assets are waited for at the start.
-const ASSETS_WAIT: Duration = Duration::from_secs(5);
+/// How long the venues' own lists of instruments are waited for at the start.
+const LISTED_WAIT: Duration = Duration::from_secs(5);
 
-/// What venues themselves say about the assets of the instruments that are connected to. What they do not say in time is
-/// left to the rules for symbols.
-pub async fn venue_assets(venues: &[LiveVenue]) -> Vec<(Venue, SymbolAssets)> {
+/// Lines of the log about single instruments of one venue, so that a wrong list of them does not hide all else.
+const DOUBTS_MAX: usize = 20;
+
+/// Why an instrument that is connected to may well have no data.
+#[derive(Debug, PartialEq, Eq)]
+enum Doubt<'a> {
+    /// The venue does not list it.
+    Unknown,
+    /// The venue's word for its state.
+    Halted(&'a str),
+}
+
+/// The instruments of a venue that it does not list, or says not to trade, in their order.
+fn doubts<'a>(venue: &'a LiveVenue, listed: &'a [Listed]) -> Vec<(&'a str, Doubt<'a>)> {
+    let states: HashMap<&str, Option<&str>> =
+        listed.iter().map(|listed| (&*listed.symbol, listed.halted.as_deref())).collect();
+    let doubt = |symbol: &str| match states.get(symbol) {
+        None => Some(Doubt::Unknown),
+        Some(halted) => halted.map(Doubt::Halted),
+    };
+    venue.instruments.iter().filter_map(|symbol| doubt(symbol).map(|doubt| (&**symbol, doubt))).collect()
+}
+
+/// Warns of them; they are subscribed to all the same.
+fn warn_of(venue: Venue, doubts: &[(&str, Doubt<'_>)]) {
+    for (symbol, doubt) in doubts.iter().take(DOUBTS_MAX) {
+        match doubt {
+            Doubt::Unknown => {
+                tracing::warn!(%venue, symbol, "the venue does not list this instrument; is its name right?");
+            }
+            Doubt::Halted(status) => {
+                tracing::warn!(%venue, symbol, status, "the venue does not trade this instrument now");
+            }
+        }
+    }
+    let more = doubts.len().saturating_sub(DOUBTS_MAX);
+    if more > 0 {
+        tracing::warn!(%venue, more, "and so many more that the venue does not list or trade");
+    }
+}
+
+/// What venues themselves say about the instruments that are connected to. What they do not say in time is left to the
+/// rules for symbols, and to the numbers that come.
+pub async fn venue_listings(venues: &[LiveVenue]) -> Vec<(Venue, Listed)> {
     let mut known = Vec::new();
-    let asked = venues.iter().map(|venue| async move { (venue, venue.assets(ASSETS_WAIT).await) });
+    let asked = venues.iter().map(|venue| async move { (venue, venue.listed(LISTED_WAIT).await) });
     for (venue, answer) in futures_util::future::join_all(asked).await {
         let name = venue.venue;
         let listed = match answer {
             Ok(listed) => listed,
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(venue = %name, error, "the venue does not tell its instruments; their symbols are split by rule");
+                tracing::warn!(venue = %name, error, "the venue does not tell its instruments; their symbols are split by rule, their steps are those seen");
                 continue;
             }
         };
         let all = listed.len();
-        let wanted = |assets: &SymbolAssets| venue.instruments.contains(&assets.symbol);
+        let wanted = |listed: &Listed| venue.instruments.contains(&listed.symbol);
         let found: Vec<_> = listed.into_iter().filter(wanted).collect();
         tracing::info!(venue = %name, listed = all, "the venue told its instruments");
-        for symbol in &venue.instruments {
-            if !found.iter().any(|assets| assets.symbol == *symbol) {
-                tracing::warn!(venue = %name, %symbol, "the venue does not list this instrument");
-            }
-        }
-        known.extend(found.into_iter().map(|assets| (name, assets)));
+        warn_of(name, &doubts(venue, &found));
+        known.extend(found.into_iter().map(|listed| (name, listed)));
     }
     known
 }
@@ -435,6 +473,28 @@ mod tests {
             r#"{{"stream":"x@depth@100ms","data":{{"e":"depthUpdate","E":1735689600100,"s":"{symbol}","U":101,"u":102,"b":[["1.5","1"]],"a":[]}}}}"#
         );
         RawFrame { ts_ns, kind: RawKind::Ws, conn: conn.into(), url: None, raw: RawPayload::Text(text) }
+    }
+
+    #[test]
+    fn instruments_that_a_venue_does_not_list_or_trade_are_told_apart() {
+        let venue = LiveVenue {
+            venue: Venue::BinanceSpot,
+            dialect: None,
+            instruments: ["BTCUSDT", "BTCUSDTT", "OLDUSDT"].map(Into::into).to_vec(),
+            legs: 1,
+            socket_url: None,
+            rest_url: None,
+        };
+        let listed = |symbol: &str, halted: Option<&str>| Listed {
+            symbol: symbol.into(),
+            asset_0: symbol.into(),
+            asset_1: "USDT".into(),
+            price_step: None,
+            quantity_step: None,
+            halted: halted.map(Into::into),
+        };
+        let all = [listed("OLDUSDT", Some("BREAK")), listed("BTCUSDT", None)];
+        assert_eq!(doubts(&venue, &all), [("BTCUSDTT", Doubt::Unknown), ("OLDUSDT", Doubt::Halted("BREAK"))]);
     }
 
     #[test]

@@ -10,11 +10,15 @@
 
 use super::message::Aside;
 use crate::{
-    live::protocol::{Answer, Protocol, RestRequest, SymbolAssets, Terms},
-    venue_feed::{self, Undecodable},
+    live::protocol::{Answer, Listed, Protocol, RestRequest, Terms, halted},
+    venue_feed::{
+        self, Undecodable,
+        number::{is_zero, told},
+    },
 };
 use market::Venue;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use std::borrow::Cow;
 
 const VENUE: Venue = Venue::BinanceSpot;
@@ -120,31 +124,63 @@ impl Protocol for BinanceSpot {
         RestRequest { path: "/api/v3/exchangeInfo?showPermissionSets=false".to_owned(), weight: 20 }
     }
 
-    fn assets(&self, body: &str) -> Result<Vec<SymbolAssets>, Undecodable> {
+    fn listed(&self, body: &str) -> Result<Vec<Listed>, Undecodable> {
         let info: ExchangeInfo<'_> = venue_feed::json(VENUE, body)?;
-        let of = |listed: Listed<'_>| SymbolAssets {
-            symbol: listed.symbol.into(),
-            asset_0: listed.base.into(),
-            asset_1: listed.quote.into(),
+        let of = |pair: Pair<'_>| {
+            let [price_step, quantity_step] = steps(pair.filters);
+            Listed {
+                symbol: pair.symbol.into(),
+                asset_0: pair.base.into(),
+                asset_1: pair.quote.into(),
+                price_step,
+                quantity_step,
+                halted: halted(pair.status, TRADING),
+            }
         };
         Ok(info.symbols.into_iter().map(of).collect())
     }
 }
 
-#[derive(Deserialize)]
-struct ExchangeInfo<'a> {
-    #[serde(borrow)]
-    symbols: Vec<Listed<'a>>,
+/// The state of a symbol that trades.
+pub(crate) const TRADING: &str = "TRADING";
+
+/// The steps of prices and quantities by a symbol's filters. A step of zero says that there is no such rule.
+pub(crate) fn steps(filters: Option<&RawValue>) -> [Option<Box<str>>; 2] {
+    let filters: Vec<Filter<'_>> =
+        filters.and_then(|filters| serde_json::from_str(filters.get()).ok()).unwrap_or_default();
+    let of = |kind| filters.iter().find(|filter| filter.kind == kind);
+    let steps = [of("PRICE_FILTER").and_then(|filter| filter.price), of("LOT_SIZE").and_then(|filter| filter.quantity)];
+    steps.map(|step| told(step).filter(|step| !is_zero(step)))
 }
 
 #[derive(Deserialize)]
-struct Listed<'a> {
+struct Filter<'a> {
+    #[serde(borrow, rename = "filterType", default)]
+    kind: Cow<'a, str>,
+    #[serde(borrow, rename = "tickSize", default)]
+    price: Option<&'a RawValue>,
+    #[serde(borrow, rename = "stepSize", default)]
+    quantity: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct ExchangeInfo<'a> {
+    #[serde(borrow)]
+    symbols: Vec<Pair<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Pair<'a> {
     #[serde(borrow)]
     symbol: Cow<'a, str>,
     #[serde(borrow, rename = "baseAsset")]
     base: Cow<'a, str>,
     #[serde(borrow, rename = "quoteAsset")]
     quote: Cow<'a, str>,
+    #[serde(borrow, default)]
+    status: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    filters: Option<&'a RawValue>,
 }
 
 #[cfg(test)]
@@ -181,10 +217,27 @@ mod tests {
     }
 
     #[test]
-    fn assets_are_the_venues_own() {
-        let body = r#"{"timezone":"UTC","symbols":[{"symbol":"ABCXYZ","status":"TRADING","baseAsset":"ABC","quoteAsset":"XYZ"}]}"#;
-        let right = SymbolAssets { symbol: "ABCXYZ".into(), asset_0: "ABC".into(), asset_1: "XYZ".into() };
-        assert_eq!(BinanceSpot.assets(body).unwrap(), [right]);
-        assert!(BinanceSpot.assets("{}").is_err());
+    fn a_listing_is_in_the_venues_own_words() {
+        let body = r#"{"timezone":"UTC","symbols":[
+            {"symbol":"ABCXYZ","status":"TRADING","baseAsset":"ABC","quoteAsset":"XYZ","filters":[
+                {"filterType":"PRICE_FILTER","minPrice":"0.01000000","maxPrice":"1000000.00000000","tickSize":"0.01000000"},
+                {"filterType":"LOT_SIZE","minQty":"0.00001000","maxQty":"9000.00000000","stepSize":"0.00001000"},
+                {"filterType":"MARKET_LOT_SIZE","minQty":"0.00000000","maxQty":"77.00000000","stepSize":"0.00000000"},
+                {"filterType":"ICEBERG_PARTS","limit":10}]},
+            {"symbol":"OLDXYZ","status":"BREAK","baseAsset":"OLD","quoteAsset":"XYZ","filters":[
+                {"filterType":"PRICE_FILTER","tickSize":"0.00000000"},{"filterType":"LOT_SIZE"}]},
+            {"symbol":"NEWXYZ","baseAsset":"NEW","quoteAsset":"XYZ","filters":{"PRICE_FILTER":1}}]}"#;
+        let of = |base: &str, steps: [Option<&str>; 2], halted: Option<&str>| {
+            let [price_step, quantity_step] = steps.map(|step| step.map(Into::into));
+            let (symbol, asset_0, asset_1) = (format!("{base}XYZ").into(), base.into(), "XYZ".into());
+            Listed { symbol, asset_0, asset_1, price_step, quantity_step, halted: halted.map(Into::into) }
+        };
+        let right = [
+            of("ABC", [Some("0.01000000"), Some("0.00001000")], None),
+            of("OLD", [None, None], Some("BREAK")),
+            of("NEW", [None, None], None),
+        ];
+        assert_eq!(BinanceSpot.listed(body).unwrap(), right);
+        assert!(BinanceSpot.listed("{}").is_err());
     }
 }

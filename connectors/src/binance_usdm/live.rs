@@ -11,8 +11,8 @@
 
 use super::message::ExchangeInfo;
 use crate::{
-    binance_spot::live::{answer, depth, request},
-    live::protocol::{Answer, Protocol, RestRequest, SymbolAssets, Terms},
+    binance_spot::live::{TRADING, answer, depth, request, steps},
+    live::protocol::{Answer, Listed, Protocol, RestRequest, Terms, halted},
     venue_feed::{self, Undecodable},
 };
 use market::Venue;
@@ -86,12 +86,18 @@ impl Protocol for BinanceUsdm {
         RestRequest { path: "/fapi/v1/exchangeInfo".to_owned(), weight: 1 }
     }
 
-    fn assets(&self, body: &str) -> Result<Vec<SymbolAssets>, Undecodable> {
+    fn listed(&self, body: &str) -> Result<Vec<Listed>, Undecodable> {
         let info: ExchangeInfo<'_> = venue_feed::json(VENUE, body)?;
-        let of = |contract: super::message::Contract<'_>| SymbolAssets {
-            asset_0: contract.symbol.as_ref().into(),
-            symbol: contract.symbol.into(),
-            asset_1: contract.quote.into(),
+        let of = |contract: super::message::Contract<'_>| {
+            let [price_step, quantity_step] = steps(contract.filters);
+            Listed {
+                asset_0: contract.symbol.as_ref().into(),
+                symbol: contract.symbol.into(),
+                asset_1: contract.quote.into(),
+                price_step,
+                quantity_step,
+                halted: halted(contract.status, TRADING),
+            }
         };
         Ok(info.symbols.into_iter().map(of).collect())
     }
@@ -126,15 +132,24 @@ mod tests {
     }
 
     #[test]
-    fn assets_are_in_the_sense_of_symbols() {
-        let body = r#"{"symbols":[{"symbol":"BTCUSDT","status":"TRADING","baseAsset":"BTC","quoteAsset":"USDT"},
+    fn a_listing_is_in_the_sense_of_symbols() {
+        let body = r#"{"symbols":[{"symbol":"BTCUSDT","status":"TRADING","baseAsset":"BTC","quoteAsset":"USDT",
+                "pricePrecision":2,"quantityPrecision":3,"filters":[
+                {"filterType":"PRICE_FILTER","maxPrice":"4529764","minPrice":"556.80","tickSize":"0.10"},
+                {"filterType":"LOT_SIZE","maxQty":"1000","minQty":"0.001","stepSize":"0.001"},
+                {"filterType":"MARKET_LOT_SIZE","maxQty":"120","minQty":"0.01","stepSize":"0.01"}]},
             {"symbol":"XYZABC_261225","status":"PENDING_TRADING","baseAsset":"XYZ","quoteAsset":"ABC"}]}"#;
-        let of = |symbol: &str, quote: &str| SymbolAssets {
+        let of = |symbol: &str, quote: &str| Listed {
             symbol: symbol.into(),
             asset_0: symbol.into(),
             asset_1: quote.into(),
+            price_step: None,
+            quantity_step: None,
+            halted: Some("PENDING_TRADING".into()),
         };
-        assert_eq!(BinanceUsdm.assets(body).unwrap(), [of("BTCUSDT", "USDT"), of("XYZABC_261225", "ABC")]);
-        assert!(BinanceUsdm.assets("{}").is_err());
+        let (price_step, quantity_step) = (Some("0.10".into()), Some("0.001".into()));
+        let bitcoin = Listed { price_step, quantity_step, halted: None, ..of("BTCUSDT", "USDT") };
+        assert_eq!(BinanceUsdm.listed(body).unwrap(), [bitcoin, of("XYZABC_261225", "ABC")]);
+        assert!(BinanceUsdm.listed("{}").is_err());
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::venue_feed::{Assets, listings};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use std::borrow::Cow;
 
 /// A contract is an asset of its own, quoted in what its name ends with: `BTCUSDT`, or `BTCUSDT_210924` with its
@@ -32,6 +33,10 @@ pub(crate) struct Contract<'a> {
     pub(crate) symbol: Cow<'a, str>,
     #[serde(borrow, rename = "quoteAsset")]
     pub(crate) quote: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub(crate) status: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(crate) filters: Option<&'a RawValue>,
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use super::message::{RESTARTS, RESUMES, Said, assets};
 use crate::{
-    live::protocol::{Answer, Protocol, RestRequest, SymbolAssets, Terms},
+    live::protocol::{Answer, Listed, Protocol, RestRequest, Terms},
     venue_feed::{self, Undecodable},
 };
 use market::Venue;
@@ -124,12 +124,13 @@ impl Protocol for Bitfinex {
         RestRequest { path: "/v2/conf/pub:list:pair:exchange".to_owned(), weight: 1 }
     }
 
-    fn assets(&self, body: &str) -> Result<Vec<SymbolAssets>, Undecodable> {
+    /// It tells no steps: prices have five digits, wherever the point is.
+    fn listed(&self, body: &str) -> Result<Vec<Listed>, Undecodable> {
         let lists: Vec<Vec<Cow<'_, str>>> = venue_feed::json(VENUE, body)?;
         let named = |pair: &Cow<'_, str>| {
             let symbol: Box<str> = format!("t{pair}").into();
             let (asset_0, asset_1) = assets(&symbol).map(|(base, quote)| ((*base).into(), (*quote).into()))?;
-            Some(SymbolAssets { symbol, asset_0, asset_1 })
+            Some(Listed { symbol, asset_0, asset_1, price_step: None, quantity_step: None, halted: None })
         };
         Ok(lists.iter().flatten().filter_map(named).collect())
     }

@@ -4,8 +4,8 @@
 //! Never: a login; whatever needs one is not asked for.
 
 use crate::{
-    live::protocol::{Answer, Protocol, RestRequest, SymbolAssets, Terms},
-    venue_feed::{self, Undecodable},
+    live::protocol::{Answer, Listed, Protocol, RestRequest, Terms, halted},
+    venue_feed::{self, Undecodable, number::told},
 };
 use market::Venue;
 use serde::Deserialize;
@@ -184,8 +184,8 @@ impl Protocol for AdvancedTrade {
         listing()
     }
 
-    fn assets(&self, body: &str) -> Result<Vec<SymbolAssets>, Undecodable> {
-        assets(body)
+    fn listed(&self, body: &str) -> Result<Vec<Listed>, Undecodable> {
+        listed(body)
     }
 }
 
@@ -248,8 +248,8 @@ impl Protocol for Exchange {
         listing()
     }
 
-    fn assets(&self, body: &str) -> Result<Vec<SymbolAssets>, Undecodable> {
-        assets(body)
+    fn listed(&self, body: &str) -> Result<Vec<Listed>, Undecodable> {
+        listed(body)
     }
 }
 
@@ -266,16 +266,31 @@ struct Product<'a> {
     base_currency: Cow<'a, str>,
     #[serde(borrow)]
     quote_currency: Cow<'a, str>,
+    #[serde(borrow, default)]
+    quote_increment: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    base_increment: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    status: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    trading_disabled: Option<&'a RawValue>,
 }
 
-fn assets(body: &str) -> Result<Vec<SymbolAssets>, Undecodable> {
+fn listed(body: &str) -> Result<Vec<Listed>, Undecodable> {
     let products: Vec<Product<'_>> = venue_feed::json(VENUE, body)?;
-    let assets = |product: &Product<'_>| SymbolAssets {
+    let disabled = |product: &Product<'_>| {
+        let disabled = product.trading_disabled.is_some_and(|disabled| disabled.get() == "true");
+        disabled.then(|| "trading_disabled".into())
+    };
+    let listed = |product: &Product<'_>| Listed {
         symbol: (*product.id).into(),
         asset_0: (*product.base_currency).into(),
         asset_1: (*product.quote_currency).into(),
+        price_step: told(product.quote_increment),
+        quantity_step: told(product.base_increment),
+        halted: halted(product.status, "online").or_else(|| disabled(product)),
     };
-    Ok(products.iter().map(assets).collect())
+    Ok(products.iter().map(listed).collect())
 }
 
 #[cfg(test)]

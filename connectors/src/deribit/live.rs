@@ -12,12 +12,15 @@
 
 use super::message::Envelope;
 use crate::{
-    live::protocol::{Answer, Protocol, RestRequest, SymbolAssets, Terms},
-    venue_feed::{self, Undecodable, excerpt},
+    live::protocol::{Answer, Listed, Protocol, RestRequest, Terms, halted},
+    venue_feed::{
+        self, Undecodable, excerpt,
+        number::{finest, told},
+    },
 };
 use market::Venue;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
 use std::borrow::Cow;
 
 const VENUE: Venue = Venue::Deribit;
@@ -150,31 +153,42 @@ impl Protocol for Deribit {
         RestRequest { path: "/api/v2/public/get_instruments?currency=any&expired=false".to_owned(), weight: 1 }
     }
 
-    fn assets(&self, body: &str) -> Result<Vec<SymbolAssets>, Undecodable> {
-        let listed: Instruments<'_> = venue_feed::json(VENUE, body)?;
-        Ok(listed.result.iter().filter_map(assets_of).collect())
+    fn listed(&self, body: &str) -> Result<Vec<Listed>, Undecodable> {
+        let instruments: Instruments<'_> = venue_feed::json(VENUE, body)?;
+        Ok(instruments.result.iter().filter_map(listed).collect())
     }
 }
 
-/// Contracts are assets of their own; combinations are not taken.
-fn assets_of(listed: &Listed<'_>) -> Option<SymbolAssets> {
-    let base = match &*listed.kind {
-        "spot" => &listed.base,
-        "future" | "option" => &listed.symbol,
+/// Contracts are assets of their own; combinations are not taken. The step of prices may depend on the price, and amounts
+/// are multiples of one of two numbers, by the kind of contract: the finest of them holds all.
+fn listed(instrument: &Instrument<'_>) -> Option<Listed> {
+    let base = match &*instrument.kind {
+        "spot" => &instrument.base,
+        "future" | "option" => &instrument.symbol,
         _ => return None,
     };
-    let (asset_0, asset_1) = ((&**base).into(), (&*listed.quote).into());
-    Some(SymbolAssets { symbol: (&*listed.symbol).into(), asset_0, asset_1 })
+    let above: Vec<Above<'_>> =
+        instrument.tick_size_steps.and_then(|above| serde_json::from_str(above.get()).ok()).unwrap_or_default();
+    let prices = above.iter().filter_map(|above| above.tick_size);
+    let inactive = instrument.is_active.is_some_and(|active| active.get() == "false");
+    Some(Listed {
+        symbol: (&*instrument.symbol).into(),
+        asset_0: (&**base).into(),
+        asset_1: (&*instrument.quote).into(),
+        price_step: told(finest(instrument.tick_size.into_iter().chain(prices))),
+        quantity_step: told(finest(instrument.min_trade_amount.into_iter().chain(instrument.contract_size))),
+        halted: halted(instrument.state, "open").or_else(|| inactive.then(|| "inactive".into())),
+    })
 }
 
 #[derive(Deserialize)]
 struct Instruments<'a> {
     #[serde(borrow)]
-    result: Vec<Listed<'a>>,
+    result: Vec<Instrument<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Listed<'a> {
+struct Instrument<'a> {
     #[serde(borrow, rename = "instrument_name")]
     symbol: Cow<'a, str>,
     #[serde(borrow)]
@@ -184,6 +198,26 @@ struct Listed<'a> {
     /// That of the price: the coin for its options, US dollars for its inverse futures.
     #[serde(borrow, rename = "quote_currency")]
     quote: Cow<'a, str>,
+    #[serde(borrow, default)]
+    tick_size: Option<&'a RawValue>,
+    /// Other steps above certain prices.
+    #[serde(borrow, default)]
+    tick_size_steps: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    min_trade_amount: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    contract_size: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    is_active: Option<&'a RawValue>,
+    /// Of the book.
+    #[serde(borrow, default)]
+    state: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Above<'a> {
+    #[serde(borrow, default)]
+    tick_size: Option<&'a RawValue>,
 }
 
 #[cfg(test)]
@@ -268,20 +302,21 @@ mod tests {
         assert!(sent(&mut leg, 0).is_empty());
         leg.opened(1);
         let subscribed = Deribit.subscribe(&["BTC-PERPETUAL", "ETH-PERPETUAL"], 3);
-        assert_eq!(sent(&mut leg, 1), [Deribit.greeting(1), vec![subscribed]].concat());
+        assert_eq!(sent(&mut leg, 1), Deribit.greeting(1));
         leg.message(2, r#"{"jsonrpc":"2.0","id":1,"result":"ok"}"#);
         leg.message(2, r#"{"jsonrpc":"2.0","id":2,"result":["platform_state"]}"#);
-        leg.message(2, r#"{"jsonrpc":"2.0","id":3,"result":["book.BTC-PERPETUAL.100ms"]}"#);
+        assert_eq!(sent(&mut leg, SECOND), [subscribed]);
+        leg.message(SECOND, r#"{"jsonrpc":"2.0","id":3,"result":["book.BTC-PERPETUAL.100ms"]}"#);
         for symbol in ["BTC-PERPETUAL", "ETH-PERPETUAL"] {
-            leg.message(3, &format!(r#"{NOTIFICATION}book.{symbol}.100ms{SNAPSHOT}}}}}}}"#));
+            leg.message(SECOND, &format!(r#"{NOTIFICATION}book.{symbol}.100ms{SNAPSHOT}}}}}}}"#));
         }
-        leg.message(4, r#"{"jsonrpc":"2.0","method":"heartbeat","params":{"type":"test_request"}}"#);
-        assert_eq!(sent(&mut leg, SECOND), [Deribit::request("public/test", &json!({}), TEST_ID)]);
-        leg.message(SECOND, r#"{"jsonrpc":"2.0","id":0,"result":{"version":"1.2.26"}}"#);
-        assert!(leg.resubscribe(SECOND, "ETH-PERPETUAL"));
-        assert_eq!(sent(&mut leg, SECOND), [Deribit.unsubscribe("ETH-PERPETUAL", None, 4)]);
-        leg.message(SECOND, r#"{"jsonrpc":"2.0","id":4,"result":["book.ETH-PERPETUAL.100ms"]}"#);
-        assert_eq!(sent(&mut leg, 2 * SECOND), [Deribit.subscribe(&["ETH-PERPETUAL"], 5)]);
+        leg.message(SECOND, r#"{"jsonrpc":"2.0","method":"heartbeat","params":{"type":"test_request"}}"#);
+        assert_eq!(sent(&mut leg, 2 * SECOND), [Deribit::request("public/test", &json!({}), TEST_ID)]);
+        leg.message(2 * SECOND, r#"{"jsonrpc":"2.0","id":0,"result":{"version":"1.2.26"}}"#);
+        assert!(leg.resubscribe(2 * SECOND, "ETH-PERPETUAL"));
+        assert_eq!(sent(&mut leg, 2 * SECOND), [Deribit.unsubscribe("ETH-PERPETUAL", None, 4)]);
+        leg.message(2 * SECOND, r#"{"jsonrpc":"2.0","id":4,"result":["book.ETH-PERPETUAL.100ms"]}"#);
+        assert_eq!(sent(&mut leg, 3 * SECOND), [Deribit.subscribe(&["ETH-PERPETUAL"], 5)]);
     }
 
     #[test]
@@ -300,7 +335,7 @@ mod tests {
             one("BTC-PERPETUAL", "future", "BTC", "USD"), one("BTC-25MAR22-50000-C", "option", "BTC", "BTC"),
             one("SOL_USDC-PERPETUAL", "future", "SOL", "USDC"), one("BTC_USDC", "spot", "BTC", "USDC"),
             one("BTC-FS-27SEP24_PERP", "future_combo", "BTC", "USD")]});
-        let listed = Deribit.assets(&body.to_string()).unwrap();
+        let listed = Deribit.listed(&body.to_string()).unwrap();
         let pairs: Vec<_> = listed.iter().map(|one| (&*one.symbol, &*one.asset_0, &*one.asset_1)).collect();
         let right = [
             ("BTC-PERPETUAL", "BTC-PERPETUAL", "USD"),
@@ -314,6 +349,35 @@ mod tests {
                 super::super::message::assets(symbol).map(|(base, quote)| (base.into_owned(), quote.into_owned()));
             assert_eq!(by_name, Some((base.to_owned(), quote.to_owned())), "the name says the same");
         }
-        assert!(Deribit.assets("{}").is_err());
+        assert!(Deribit.listed("{}").is_err());
+    }
+
+    #[test]
+    fn steps_are_the_finest_that_are_told_and_a_closed_book_is_named() {
+        let names = r#""kind":"option","base_currency":"BTC","quote_currency":"BTC""#;
+        for (told, right) in [
+            (
+                r#""tick_size":0.5,"tick_size_steps":[],"min_trade_amount":10,"contract_size":10,"is_active":true,"state":"open""#,
+                (Some("0.5"), Some("10"), None),
+            ),
+            (
+                r#""tick_size":0.0005,"tick_size_steps":[{"above_price":120,"tick_size":0.001}],"min_trade_amount":0.1,"contract_size":1.0,"is_active":true"#,
+                (Some("0.0005"), Some("0.1"), None),
+            ),
+            (
+                r#""tick_size":0.001,"tick_size_steps":[{"above_price":1,"tick_size":5e-05}],"contract_size":1e1"#,
+                (Some("5e-05"), Some("1e1"), None),
+            ),
+            (r#""is_active":false"#, (None, None, Some("inactive"))),
+            (r#""is_active":false,"state":"settlement","tick_size_steps":7"#, (None, None, Some("settlement"))),
+        ] {
+            let body = format!(r#"{{"result":[{{"instrument_name":"X",{names},{told}}}]}}"#);
+            let [one] = &Deribit.listed(&body).unwrap()[..] else { panic!("{body}") };
+            assert_eq!(
+                (one.price_step.as_deref(), one.quantity_step.as_deref(), one.halted.as_deref()),
+                right,
+                "{told}"
+            );
+        }
     }
 }

@@ -9,12 +9,15 @@
 
 use super::message::{Envelope, Named, Subscription};
 use crate::{
-    live::protocol::{Answer, Protocol, RestRequest, SymbolAssets, Terms},
-    venue_feed::{self, Undecodable},
+    live::protocol::{Answer, Listed, Protocol, RestRequest, Terms, halted},
+    venue_feed::{
+        self, Undecodable,
+        number::{token, told},
+    },
 };
 use market::Venue;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{json, value::RawValue};
 use std::{borrow::Cow, collections::BTreeMap};
 
 const VENUE: Venue = Venue::KrakenSpot;
@@ -106,16 +109,15 @@ impl Protocol for KrakenSpot {
         RestRequest { path: "/0/public/AssetPairs".to_owned(), weight: 1 }
     }
 
-    fn assets(&self, body: &str) -> Result<Vec<SymbolAssets>, Undecodable> {
+    fn listed(&self, body: &str) -> Result<Vec<Listed>, Undecodable> {
         let pairs: AssetPairs<'_> = venue_feed::json(VENUE, body)?;
-        let names = pairs.result.into_values().filter_map(|pair| pair.wsname);
-        Ok(names.filter_map(|name| assets_of(&name)).collect())
+        Ok(pairs.result.into_values().filter_map(|pair| listed(&pair)).collect())
     }
 }
 
 /// Rule 4.
-fn assets_of(name: &str) -> Option<SymbolAssets> {
-    let (base, quote) = name.split_once('/')?;
+fn listed(pair: &AssetPair<'_>) -> Option<Listed> {
+    let (base, quote) = pair.wsname.as_deref()?.split_once('/')?;
     let current = |asset| match asset {
         "XBT" => "BTC",
         "XDG" => "DOGE",
@@ -123,7 +125,15 @@ fn assets_of(name: &str) -> Option<SymbolAssets> {
     };
     let (asset_0, asset_1) = (current(base), current(quote));
     let symbol = format!("{asset_0}/{asset_1}").into();
-    Some(SymbolAssets { symbol, asset_0: asset_0.into(), asset_1: asset_1.into() })
+    let decimals = |decimals: Option<&RawValue>| decimals.map(|decimals| format!("1e-{}", token(decimals)).into());
+    Some(Listed {
+        symbol,
+        asset_0: asset_0.into(),
+        asset_1: asset_1.into(),
+        price_step: told(pair.tick_size).or_else(|| decimals(pair.pair_decimals)),
+        quantity_step: decimals(pair.lot_decimals),
+        halted: halted(pair.status, "online"),
+    })
 }
 
 #[derive(Deserialize)]
@@ -137,6 +147,16 @@ struct AssetPair<'a> {
     /// Absent for pairs that WebSocket does not carry.
     #[serde(borrow, default)]
     wsname: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    tick_size: Option<&'a RawValue>,
+    /// Digits behind the point of a price.
+    #[serde(borrow, default)]
+    pair_decimals: Option<&'a RawValue>,
+    /// The same of a quantity.
+    #[serde(borrow, default)]
+    lot_decimals: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    status: Option<&'a RawValue>,
 }
 
 #[cfg(test)]
@@ -194,10 +214,28 @@ mod tests {
     }
 
     #[test]
-    fn assets_have_the_names_that_are_subscribed_to() {
-        let body = r#"{"error":[],"result":{"XXBTZUSD":{"altname":"XBTUSD","wsname":"XBT/USD"},"XDGEUR":{"wsname":"XDG/EUR"},"X":{}}}"#;
-        let names: Vec<_> = KrakenSpot.assets(body).unwrap().into_iter().map(|assets| assets.symbol).collect();
-        assert_eq!(names, ["DOGE/EUR".into(), Box::<str>::from("BTC/USD")]);
-        assert!(KrakenSpot.assets("[]").is_err());
+    fn a_listing_has_the_names_that_are_subscribed_to() {
+        let body = r#"{"error":[],"result":{
+            "XXBTZUSD":{"altname":"XBTUSD","wsname":"XBT/USD","pair_decimals":1,"lot_decimals":8,"lot_multiplier":1,
+                "ordermin":"0.00005","costmin":"0.5","tick_size":"0.1","status":"online"},
+            "XDGEUR":{"wsname":"XDG/EUR","pair_decimals":7,"lot_decimals":8,"status":"cancel_only"},
+            "ABCEUR":{"wsname":"ABC/EUR"},"X":{}}}"#;
+        let of = |base: &str, quote: &str| Listed {
+            symbol: format!("{base}/{quote}").into(),
+            asset_0: base.into(),
+            asset_1: quote.into(),
+            price_step: None,
+            quantity_step: None,
+            halted: None,
+        };
+        let (fine, lot) = (Some("1e-7".into()), Some(Box::from("1e-8")));
+        let halted = Some("cancel_only".into());
+        let right = [
+            of("ABC", "EUR"),
+            Listed { price_step: fine, quantity_step: lot.clone(), halted, ..of("DOGE", "EUR") },
+            Listed { price_step: Some("0.1".into()), quantity_step: lot, ..of("BTC", "USD") },
+        ];
+        assert_eq!(KrakenSpot.listed(body).unwrap(), right);
+        assert!(KrakenSpot.listed("[]").is_err());
     }
 }

@@ -4,8 +4,9 @@
 //! Never: state, a clock, or a message's prices.
 
 use super::dialect::{Dialect, dialects};
-use crate::venue_feed::Undecodable;
+use crate::venue_feed::{Undecodable, excerpt, number::token};
 use market::Venue;
+use serde_json::value::RawValue;
 use std::borrow::Cow;
 
 /// What a venue says on its connection about the connection; books and trades are the decoder's.
@@ -66,15 +67,26 @@ pub struct RestRequest {
     pub weight: u32,
 }
 
-/// The assets of a symbol in the venue's own words.
+/// What a venue says about one of its symbols, in its own words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SymbolAssets {
+pub struct Listed {
     /// The symbol as it is subscribed to.
     pub symbol: Box<str>,
     /// The base.
     pub asset_0: Box<str>,
     /// The quote.
     pub asset_1: Box<str>,
+    /// What its prices are multiples of, as a decimal text; none where the venue does not say.
+    pub price_step: Option<Box<str>>,
+    /// The same of its quantities.
+    pub quantity_step: Option<Box<str>>,
+    /// The venue's word for its state where that is not trading.
+    pub halted: Option<Box<str>>,
+}
+
+/// The venue's word for a state that is not the one for trading; one that is not told is taken for trading.
+pub(crate) fn halted(state: Option<&RawValue>, trading: &str) -> Option<Box<str>> {
+    state.map(token).filter(|state| *state != trading).map(excerpt)
 }
 
 /// A venue's numbers.
@@ -153,11 +165,16 @@ pub trait Protocol: Send + Sync {
     /// The request for the list of instruments.
     fn listing(&self) -> RestRequest;
 
-    /// What its answer says about symbols.
+    /// The requests that list all of these, where the venue lists kinds of instruments apart.
+    fn listings(&self, _symbols: &[Box<str>]) -> Vec<RestRequest> {
+        vec![self.listing()]
+    }
+
+    /// What an answer says about symbols.
     ///
     /// # Errors
     /// [`Undecodable`] if it is not what the venue documents.
-    fn assets(&self, body: &str) -> Result<Vec<SymbolAssets>, Undecodable>;
+    fn listed(&self, body: &str) -> Result<Vec<Listed>, Undecodable>;
 }
 
 /// The protocol of a venue that can be connected to, the first of those that it speaks; none of one that is known from

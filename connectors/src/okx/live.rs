@@ -7,20 +7,22 @@
 //! 4. A connection takes 480 subscriptions and endings an hour, and 64 KB of channels in one request.
 //! 5. `notice` with code 64008 says that the connection ends within a minute.
 //!
-//! The list of instruments is that of spot: the venue lists each kind on its own, and what a contract is about follows from
-//! its name.
+//! The venue lists each kind of instruments on its own, and options by what they are about.
 //!
 //! Never: a request that the venue would cut.
 
 use super::message::{self, Envelope};
 use crate::{
-    live::protocol::{Answer, Protocol, RestRequest, SymbolAssets, Terms},
-    venue_feed::{self, Undecodable, excerpt, number::token},
+    live::protocol::{Answer, Listed, Protocol, RestRequest, Terms, halted},
+    venue_feed::{
+        self, Undecodable, excerpt,
+        number::{token, told},
+    },
 };
 use market::Venue;
 use serde::Deserialize;
-use serde_json::{Value, json};
-use std::borrow::Cow;
+use serde_json::{Value, json, value::RawValue};
+use std::{borrow::Cow, collections::BTreeSet};
 
 const VENUE: Venue = Venue::Okx;
 
@@ -144,12 +146,35 @@ impl Protocol for Okx {
     }
 
     fn listing(&self) -> RestRequest {
-        RestRequest { path: "/api/v5/public/instruments?instType=SPOT".to_owned(), weight: 1 }
+        instruments("SPOT")
     }
 
-    fn assets(&self, body: &str) -> Result<Vec<SymbolAssets>, Undecodable> {
-        let listed: Instruments<'_> = venue_feed::json(VENUE, body)?;
-        Ok(listed.data.into_iter().filter_map(assets_of).collect())
+    fn listings(&self, symbols: &[Box<str>]) -> Vec<RestRequest> {
+        let kinds: BTreeSet<_> = symbols.iter().map(|symbol| kind(symbol)).collect();
+        kinds.iter().map(|kind| instruments(kind)).collect()
+    }
+
+    fn listed(&self, body: &str) -> Result<Vec<Listed>, Undecodable> {
+        let instruments: Instruments<'_> = venue_feed::json(VENUE, body)?;
+        Ok(instruments.data.into_iter().filter_map(listed).collect())
+    }
+}
+
+fn instruments(kind: &str) -> RestRequest {
+    RestRequest { path: format!("/api/v5/public/instruments?instType={kind}"), weight: 1 }
+}
+
+/// The kind of an instrument as a list of its kind is asked for.
+fn kind(symbol: &str) -> Cow<'static, str> {
+    let parts: Vec<&str> = symbol.split('-').collect();
+    match &*parts {
+        [base, quote, _, _, "C" | "P"] => {
+            let family: String = form_urlencoded::byte_serialize(format!("{base}-{quote}").as_bytes()).collect();
+            format!("OPTION&instFamily={family}").into()
+        }
+        [_, _, "SWAP"] => "SWAP".into(),
+        [_, _, _] => "FUTURES".into(),
+        _ => "SPOT".into(),
     }
 }
 
@@ -162,22 +187,29 @@ fn named(said: &str) -> Option<&str> {
 }
 
 /// Only spot has assets of its own in the venue's words.
-fn assets_of(listed: Listed<'_>) -> Option<SymbolAssets> {
-    let (asset_0, asset_1) = match (listed.base.is_empty(), listed.quote.is_empty()) {
-        (false, false) => (listed.base, listed.quote),
-        _ => message::assets(&listed.symbol)?,
+fn listed(instrument: Instrument<'_>) -> Option<Listed> {
+    let (asset_0, asset_1) = match (instrument.base.is_empty(), instrument.quote.is_empty()) {
+        (false, false) => (instrument.base, instrument.quote),
+        _ => message::assets(&instrument.symbol)?,
     };
-    Some(SymbolAssets { symbol: (&*listed.symbol).into(), asset_0: (*asset_0).into(), asset_1: (*asset_1).into() })
+    Some(Listed {
+        symbol: (&*instrument.symbol).into(),
+        asset_0: (*asset_0).into(),
+        asset_1: (*asset_1).into(),
+        price_step: told(instrument.price_step),
+        quantity_step: told(instrument.quantity_step),
+        halted: halted(instrument.state, "live"),
+    })
 }
 
 #[derive(Deserialize)]
 struct Instruments<'a> {
     #[serde(borrow)]
-    data: Vec<Listed<'a>>,
+    data: Vec<Instrument<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Listed<'a> {
+struct Instrument<'a> {
     #[serde(borrow, rename = "instId")]
     symbol: Cow<'a, str>,
     /// Empty for contracts.
@@ -185,6 +217,13 @@ struct Listed<'a> {
     base: Cow<'a, str>,
     #[serde(borrow, rename = "quoteCcy", default)]
     quote: Cow<'a, str>,
+    #[serde(borrow, rename = "tickSz", default)]
+    price_step: Option<&'a RawValue>,
+    /// In the base, or in contracts, as the book has it.
+    #[serde(borrow, rename = "lotSz", default)]
+    quantity_step: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    state: Option<&'a RawValue>,
 }
 
 #[cfg(test)]
@@ -212,7 +251,12 @@ mod tests {
         assert_eq!(greeting, [json!({"id":"1","op":"subscribe","args":[{"channel":"status"}]})]);
         assert_eq!(Okx.ping(9).as_deref(), Some("ping"));
         assert_eq!(Okx.subscribe_beside(&["BTC-USDT"], 9), None);
-        assert_eq!(Okx.listing().path, "/api/v5/public/instruments?instType=SPOT");
+        let symbols =
+            ["BTC-USDT", "BTC-USDT-SWAP", "ETH-USDT", "BTC-USD-210924", "BTC-USD-210924-66000-C"].map(Box::from);
+        let paths: Vec<_> = Okx.listings(&symbols).into_iter().map(|request| request.path).collect();
+        let kinds = ["FUTURES", "OPTION&instFamily=BTC-USD", "SPOT", "SWAP"];
+        assert_eq!(paths, kinds.map(|kind| format!("/api/v5/public/instruments?instType={kind}")));
+        assert_eq!(Okx.listings(&symbols[..1]), [Okx.listing()]);
         assert_eq!(Okx.snapshot("BTC-USDT"), None);
     }
 
@@ -311,7 +355,8 @@ mod tests {
         let mut leg = Leg::new(&Okx, &symbols, 0, 0);
         assert!(sent(&mut leg, 0).is_empty());
         leg.opened(1);
-        assert_eq!(sent(&mut leg, 1), [Okx.greeting(1), vec![Okx.subscribe(&["BTC-USDT", "ETH-USDT"], 2)]].concat());
+        assert_eq!(sent(&mut leg, 1), Okx.greeting(1));
+        assert_eq!(sent(&mut leg, SECOND), [Okx.subscribe(&["BTC-USDT", "ETH-USDT"], 2)]);
         // One answer without the request's id among them.
         for (id, channel, symbol) in [
             (r#""id":"2","#, "books", "BTC-USDT"),
@@ -320,30 +365,41 @@ mod tests {
             (r#""id":"2","#, "trades", "ETH-USDT"),
         ] {
             let arg = format!(r#"{{"channel":"{channel}","instId":"{symbol}"}}"#);
-            leg.message(2, &format!(r#"{{{id}"event":"subscribe","arg":{arg}}}"#));
+            leg.message(SECOND, &format!(r#"{{{id}"event":"subscribe","arg":{arg}}}"#));
         }
         for symbol in ["BTC-USDT", "ETH-USDT"] {
-            leg.message(3, &format!(r#"{BOOK}{symbol}"}},"action":"snapshot","data":[]}}"#));
+            leg.message(SECOND, &format!(r#"{BOOK}{symbol}"}},"action":"snapshot","data":[]}}"#));
         }
-        assert!(leg.resubscribe(SECOND, "ETH-USDT"));
-        assert_eq!(sent(&mut leg, SECOND), [Okx.unsubscribe("ETH-USDT", None, 3)]);
-        leg.message(SECOND, r#"{"id":"3","event":"unsubscribe","arg":{"channel":"books","instId":"ETH-USDT"}}"#);
-        assert_eq!(sent(&mut leg, 2 * SECOND), [Okx.subscribe(&["ETH-USDT"], 4)]);
-        leg.message(2 * SECOND, r#"{"id":"4","event":"subscribe","arg":{"channel":"books","instId":"ETH-USDT"}}"#);
-        leg.message(2 * SECOND, &format!(r#"{BOOK}ETH-USDT"}},"action":"snapshot","data":[]}}"#));
-        assert_eq!(sent(&mut leg, 22 * SECOND), ["ping"]);
+        assert!(leg.resubscribe(2 * SECOND, "ETH-USDT"));
+        assert_eq!(sent(&mut leg, 2 * SECOND), [Okx.unsubscribe("ETH-USDT", None, 3)]);
+        leg.message(2 * SECOND, r#"{"id":"3","event":"unsubscribe","arg":{"channel":"books","instId":"ETH-USDT"}}"#);
+        assert_eq!(sent(&mut leg, 3 * SECOND), [Okx.subscribe(&["ETH-USDT"], 4)]);
+        leg.message(3 * SECOND, r#"{"id":"4","event":"subscribe","arg":{"channel":"books","instId":"ETH-USDT"}}"#);
+        leg.message(3 * SECOND, &format!(r#"{BOOK}ETH-USDT"}},"action":"snapshot","data":[]}}"#));
+        assert_eq!(sent(&mut leg, 23 * SECOND), ["ping"]);
     }
 
     #[test]
-    fn assets_are_the_venues_own_or_follow_from_the_name() {
+    fn a_listing_has_the_venues_own_assets_or_those_of_the_name() {
         let body = r#"{"code":"0","data":[
-            {"instId":"ABC-XYZ","baseCcy":"ABC","quoteCcy":"XYZ","instType":"SPOT","state":"live"},
-            {"instId":"BTC-USD-210924-66000-C","baseCcy":"","quoteCcy":"","settleCcy":"BTC","instType":"OPTION"},
+            {"instId":"ABC-XYZ","baseCcy":"ABC","quoteCcy":"XYZ","instType":"SPOT","tickSz":"0.1","lotSz":"0.00000001","minSz":"0.00001","state":"live","expTime":""},
+            {"instId":"BTC-USD-210924-66000-C","baseCcy":"","quoteCcy":"","settleCcy":"BTC","instType":"OPTION","tickSz":"","state":"preopen"},
             {"instId":"WHAT","baseCcy":"","quoteCcy":""}],"msg":""}"#;
-        let right = [("ABC-XYZ", "ABC", "XYZ"), ("BTC-USD-210924-66000-C", "BTC-USD-210924-66000-C", "BTC")].map(
-            |(symbol, base, quote)| SymbolAssets { symbol: symbol.into(), asset_0: base.into(), asset_1: quote.into() },
-        );
-        assert_eq!(Okx.assets(body).unwrap(), right);
-        assert!(Okx.assets("{}").is_err());
+        let of = |symbol: &str, base: &str, quote: &str| Listed {
+            symbol: symbol.into(),
+            asset_0: base.into(),
+            asset_1: quote.into(),
+            price_step: None,
+            quantity_step: None,
+            halted: None,
+        };
+        let (price_step, quantity_step) = (Some("0.1".into()), Some("0.00000001".into()));
+        let option = of("BTC-USD-210924-66000-C", "BTC-USD-210924-66000-C", "BTC");
+        let right = [
+            Listed { price_step, quantity_step, ..of("ABC-XYZ", "ABC", "XYZ") },
+            Listed { halted: Some("preopen".into()), ..option },
+        ];
+        assert_eq!(Okx.listed(body).unwrap(), right);
+        assert!(Okx.listed("{}").is_err());
     }
 }

@@ -1,10 +1,12 @@
-//! Listings: how a venue's symbol becomes an instrument with assets, and in which epoch its first book opens.
+//! Listings: how a venue's symbol becomes an instrument with assets, in which steps its numbers begin, and in which epoch
+//! its first book opens.
 //!
 //! Never: a guess about a symbol that no rule splits; it is refused by name.
 
-use super::{Undecodable, assets, excerpt};
+use super::{Undecodable, assets, excerpt, number};
+use crate::live::protocol::Listed;
 use foldhash::{HashMap, HashSet};
-use market::{Body, Directory, Event, Instrument, LegId, Listing, Venue};
+use market::{Body, Directory, Event, Instrument, LegId, Listing, Scale, Venue};
 use std::{borrow::Cow, sync::Arc};
 
 /// Longest symbol taken from a venue, in bytes; `ibc/` denominations have 68.
@@ -17,6 +19,9 @@ const QUOTE_ASSETS: [&str; 40] = [
     "XRP", "TRX", "DOT", "VAI", "PLN", "RON", "ARS", "JPY", "MXN", "USD",
 ];
 
+/// Warnings about steps that cannot be taken; the count goes on.
+const STEP_WARNINGS_MAX: u64 = 20;
+
 /// Base and quote asset.
 type Assets = (Box<str>, Box<str>);
 
@@ -26,6 +31,10 @@ pub struct Listings {
     directory: Arc<Directory>,
     /// Assets of symbols that no rule splits, or splits wrongly.
     assets: HashMap<(Venue, Box<str>), Assets>,
+    /// Powers of ten of the steps in which prices and quantities begin.
+    steps: HashMap<(Venue, Box<str>), [Option<i8>; 2]>,
+    /// Steps of venues that could not be taken.
+    refused_steps: u64,
     /// Epochs that instruments reached before, by `venue/symbol`.
     epochs: HashMap<Box<str>, u64>,
     /// First epoch of the block that is reserved for this start.
@@ -50,11 +59,50 @@ impl Listings {
         self
     }
 
-    /// The same for what a venue says about its own symbols; a name given by [`Listings::with_assets`] stays.
+    /// Says in which steps a symbol's prices and quantities begin, by their powers of ten ([`number::price_step`],
+    /// [`number::quantity_step`]). Finer numbers refine them. What was said before stays.
     #[must_use]
-    pub fn with_venue_assets(mut self, venue: Venue, symbol: &str, asset_0: &str, asset_1: &str) -> Self {
-        self.assets.entry((venue, symbol.into())).or_insert_with(|| (asset_0.into(), asset_1.into()));
+    pub fn with_steps(mut self, venue: Venue, symbol: &str, price: Option<i8>, quantity: Option<i8>) -> Self {
+        let [known_price, known_quantity] = self.steps.entry((venue, symbol.into())).or_default();
+        *known_price = known_price.or(price);
+        *known_quantity = known_quantity.or(quantity);
         self
+    }
+
+    /// Takes what a venue says about one of its symbols; what was given by [`Listings::with_assets`] and
+    /// [`Listings::with_steps`] stays. Steps that cannot be taken are counted, and those that are seen decide.
+    #[must_use]
+    pub fn with_listed(mut self, venue: Venue, listed: &Listed) -> Self {
+        let symbol = &listed.symbol;
+        let assets = || (listed.asset_0.clone(), listed.asset_1.clone());
+        self.assets.entry((venue, symbol.clone())).or_insert_with(assets);
+        let price = listed.price_step.as_deref().map(|text| (text, number::price_step(text)));
+        let quantity = listed.quantity_step.as_deref().map(|text| (text, number::quantity_step(text)));
+        let [price, quantity] = [price, quantity].map(|step| {
+            let (text, step) = step?;
+            let taken = step.inspect_err(|error| {
+                self.refused_steps += 1;
+                if self.refused_steps <= STEP_WARNINGS_MAX {
+                    let step = excerpt(text);
+                    tracing::warn!(%venue, %symbol, %step, %error, "the venue tells a step that cannot be taken");
+                }
+            });
+            taken.ok()
+        });
+        self.with_steps(venue, symbol, price, quantity)
+    }
+
+    /// How many steps of venues could not be taken.
+    #[must_use]
+    pub fn refused_steps(&self) -> u64 {
+        self.refused_steps
+    }
+
+    /// The steps in which a symbol's numbers begin; the coarsest where nothing is known.
+    pub(crate) fn scale(&self, venue: Venue, symbol: &str) -> Scale {
+        let [price, quantity] = self.steps.get(&(venue, symbol.into())).copied().unwrap_or_default();
+        let coarsest = Scale::default();
+        Scale { price: price.unwrap_or(coarsest.price), quantity: quantity.unwrap_or(coarsest.quantity) }
     }
 
     /// Says which epochs instruments reached before, and the first epoch of the block that is reserved for this start.
@@ -156,6 +204,7 @@ pub(crate) fn joined_by<'a>(symbol: &'a str, quotes: &[&'static str]) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::venue_feed::wire::Wire;
 
     #[test]
     fn symbols_split_by_separator_or_longest_quote_asset() {
@@ -201,6 +250,92 @@ mod tests {
         }
         let unknown = listings.introduce(Venue::BinanceSpot, "WHAT", 5);
         assert!(matches!(unknown, Err(Undecodable::Symbol { .. })), "{unknown:?}");
+    }
+
+    /// A whole book with one bid of a venue whose updates have ids, and of one without.
+    fn whole(venue: Venue, price: &str) -> String {
+        match venue {
+            Venue::Deribit => format!(
+                r#"{{"jsonrpc":"2.0","method":"subscription","params":{{"channel":"book.BTC-PERPETUAL.100ms","data":{{"type":"snapshot","timestamp":1618677817000,"instrument_name":"BTC-PERPETUAL","change_id":7,"bids":[["new",{price},30.0]],"asks":[]}}}}}}"#
+            ),
+            _ => format!(
+                r#"{{"type":"snapshot","product_id":"BTC-USD","asks":[],"bids":[["{price}","30"]],"time":"2021-04-17T16:43:37.075687Z"}}"#
+            ),
+        }
+    }
+
+    /// The steps of the first book of a start.
+    fn first_scale(venue: Venue, listings: Listings, price: &str) -> Scale {
+        let mut wire = Wire::listed(venue, listings);
+        wire.say(0, &whole(venue, price)).unwrap();
+        let scale =
+            |event: &Event| if let Body::Snapshot(snapshot) = &event.body { Some(snapshot.scale) } else { None };
+        wire.events.iter().find_map(scale).unwrap()
+    }
+
+    #[test]
+    fn a_first_book_is_in_the_steps_that_are_known_whatever_its_own_numbers_need() {
+        for (venue, symbol) in [(Venue::Deribit, "BTC-PERPETUAL"), (Venue::Coinbase, "BTC-USD")] {
+            let listed = Listed {
+                symbol: symbol.into(),
+                asset_0: "BTC".into(),
+                asset_1: "USD".into(),
+                price_step: Some("0.01".into()),
+                quantity_step: Some("1e-08".into()),
+                halted: None,
+            };
+            let told = || Listings::new(Arc::default()).with_listed(venue, &listed);
+            let table = || Listings::new(Arc::default()).with_steps(venue, symbol, Some(-1), None);
+            let right = Scale { price: -2, quantity: -8 };
+            assert_eq!(first_scale(venue, told(), "100"), right, "{venue}");
+            assert_eq!(
+                first_scale(venue, told(), "100.25"),
+                right,
+                "{venue}: so a restart finds the steps that it left"
+            );
+            assert_eq!(first_scale(venue, told(), "100.125"), Scale { price: -3, ..right }, "{venue}: never coarser");
+            let overridden = table().with_listed(venue, &listed);
+            assert_eq!(first_scale(venue, overridden, "100"), Scale { price: -1, ..right }, "{venue}");
+            let unknown = Listings::new(Arc::default());
+            assert_eq!(first_scale(venue, unknown, "100"), Scale { price: 2, quantity: 1 }, "{venue}");
+        }
+    }
+
+    #[test]
+    fn a_table_overrides_the_venue_and_an_absurd_step_is_counted() {
+        let listed = |symbol: &str, price: Option<&str>, quantity: Option<&str>| Listed {
+            symbol: symbol.into(),
+            asset_0: "ABC".into(),
+            asset_1: "XYZ".into(),
+            price_step: price.map(Into::into),
+            quantity_step: quantity.map(Into::into),
+            halted: None,
+        };
+        let venue = Venue::BinanceSpot;
+        let listings = Listings::new(Arc::default())
+            .with_assets(venue, "A", "A", "Z")
+            .with_steps(venue, "A", Some(-3), None)
+            .with_listed(venue, &listed("A", Some("0.01"), Some("0.25")))
+            .with_listed(venue, &listed("B", Some("1e-19"), Some("2.5e-05")))
+            .with_listed(venue, &listed("C", Some("0"), Some("much")))
+            .with_listed(venue, &listed("D", None, None));
+        assert_eq!(listings.refused_steps(), 3);
+        let coarsest = Scale::default();
+        for (symbol, price, quantity) in [
+            ("A", -3, -2),
+            ("B", coarsest.price, -6),
+            ("C", coarsest.price, coarsest.quantity),
+            ("D", coarsest.price, coarsest.quantity),
+            ("E", coarsest.price, coarsest.quantity),
+        ] {
+            assert_eq!(listings.scale(venue, symbol), Scale { price, quantity }, "{symbol}");
+        }
+        let assets = |symbol| {
+            let instrument = listings.introduce(venue, symbol, 1).unwrap().0;
+            (instrument.asset_0.to_string(), instrument.asset_1.to_string())
+        };
+        assert_eq!(assets("A"), ("A".to_owned(), "Z".to_owned()));
+        assert_eq!(assets("B"), ("ABC".to_owned(), "XYZ".to_owned()));
     }
 
     #[test]

@@ -3,13 +3,73 @@
 //! Never: a float; a message applied in part because one of its numbers is bad.
 
 use super::{Undecodable, excerpt};
-use market::{Decimal, Scale, ScaleError, Side, TickChange, U256, Venue, quote::Exact};
+use market::{
+    Decimal, DecimalError, Scale, ScaleError, Side, TickChange, U256, Venue,
+    quote::Exact,
+    scale::{PRICE_EXPONENT_MIN, STEP_EXPONENT_LIMIT},
+};
 use serde_json::value::RawValue;
 
 /// The text of a JSON string or number token, without quotes.
 pub(crate) fn token(raw: &RawValue) -> &str {
     let text = raw.get();
     text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text)
+}
+
+/// What stands in a field that a venue may leave out or leave empty.
+pub(crate) fn told(raw: Option<&RawValue>) -> Option<Box<str>> {
+    raw.map(token).filter(|text| !text.is_empty()).map(Into::into)
+}
+
+/// Why a text is no step of prices or quantities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StepError {
+    /// The text is no number.
+    #[error(transparent)]
+    Number(#[from] DecimalError),
+    /// Zero or less.
+    #[error("a step must be above zero")]
+    NotPositive,
+    /// A power of ten that no step may have.
+    #[error("needs ten to the power of {exponent}: must be {finest} to {STEP_EXPONENT_LIMIT}")]
+    OutOfRange {
+        /// The power of ten that would hold the step exactly.
+        exponent: i32,
+        /// The finest one.
+        finest: i8,
+    },
+}
+
+/// The power of ten that holds a step of prices exactly: -2 for `0.01`, and for `0.25`.
+///
+/// # Errors
+/// [`StepError`].
+pub fn price_step(text: &str) -> Result<i8, StepError> {
+    step(text, PRICE_EXPONENT_MIN)
+}
+
+/// The power of ten that holds a step of quantities exactly.
+///
+/// # Errors
+/// [`StepError`].
+pub fn quantity_step(text: &str) -> Result<i8, StepError> {
+    step(text, -STEP_EXPONENT_LIMIT)
+}
+
+fn step(text: &str, finest: i8) -> Result<i8, StepError> {
+    let value = Decimal::parse(text)?;
+    if value.is_zero() || value.is_negative() {
+        return Err(StepError::NotPositive);
+    }
+    let exponent = value.exponent();
+    let taken = i8::try_from(exponent).ok().filter(|exponent| (finest..=STEP_EXPONENT_LIMIT).contains(exponent));
+    taken.ok_or(StepError::OutOfRange { exponent, finest })
+}
+
+/// Of several steps the one that needs the finest power of ten; the first where none is a number.
+pub(crate) fn finest<'a>(texts: impl IntoIterator<Item = &'a RawValue>) -> Option<&'a RawValue> {
+    let exponent = |raw: &RawValue| Decimal::parse(token(raw)).map_or(i32::MAX, |value| value.exponent());
+    texts.into_iter().min_by_key(|raw| exponent(raw))
 }
 
 /// Whether a text is a number, and that zero, in whatever spelling.
@@ -25,8 +85,9 @@ pub(crate) struct LevelText<'a> {
     pub(crate) quantity: &'a str,
 }
 
-/// The steps of one instrument's numbers as its feed knows them. They are refined when a number needs it, but never so
-/// far that a price seen before would no longer fit: one absurd number must not make all later ones unreadable.
+/// The steps of one instrument's numbers as its feed knows them. They begin with those that were told beforehand, if any,
+/// and are refined when a number needs it, but never so far that a price seen before would no longer fit: one absurd
+/// number must not make all later ones unreadable.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Steps {
     scale: Scale,
@@ -34,6 +95,18 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
+    /// Steps that were told before any number was seen.
+    pub(crate) fn told(scale: Scale) -> Self {
+        Self { scale, greatest: None }
+    }
+
+    /// Steps for the first prices, which do not fit what was told beforehand; none if there are others to blame.
+    fn untold(self) -> Option<Self> {
+        let coarsest = Scale::default().price;
+        let blamed = self.greatest.is_none() && self.scale.price != coarsest;
+        blamed.then_some(Self { scale: Scale { price: coarsest, ..self.scale }, greatest: None })
+    }
+
     /// The steps in force.
     pub(crate) fn scale(&self) -> Scale {
         self.scale
@@ -79,6 +152,14 @@ impl Subject<'_> {
 
     /// A price and a quantity in steps, which are refined where they need it.
     pub(crate) fn pair(self, steps: &mut Steps, price: &str, quantity: &str) -> Result<(i64, U256), Undecodable> {
+        let own = *steps;
+        self.pair_in(steps, price, quantity).or_else(|error| {
+            *steps = own.untold().ok_or(error)?;
+            self.pair_in(steps, price, quantity).inspect_err(|_| *steps = own)
+        })
+    }
+
+    fn pair_in(self, steps: &mut Steps, price: &str, quantity: &str) -> Result<(i64, U256), Undecodable> {
         let (price_value, quantity_value) = (self.parse(price)?, self.parse(quantity)?);
         let refined = steps.refined(&price_value, &quantity_value).map_err(|error| self.number(price, error))?;
         let tick_index = refined.scale.price(&price_value).map_err(|error| self.number(price, error))?;
@@ -89,6 +170,21 @@ impl Subject<'_> {
 
     /// All levels of a message, in steps that hold every one of them.
     pub(crate) fn levels<'a>(
+        self,
+        steps: &mut Steps,
+        levels: impl Iterator<Item = LevelText<'a>> + Clone,
+    ) -> Result<Vec<TickChange>, Undecodable> {
+        let own = *steps;
+        self.levels_in(steps, levels.clone()).or_else(|error| {
+            *steps = own.untold().ok_or(error)?;
+            let changes = self.levels_in(steps, levels).inspect_err(|_| *steps = own)?;
+            let (venue, symbol) = (self.venue, self.symbol);
+            tracing::warn!(%venue, symbol, "prices do not fit the step that was told; it is put aside");
+            Ok(changes)
+        })
+    }
+
+    fn levels_in<'a>(
         self,
         steps: &mut Steps,
         levels: impl Iterator<Item = LevelText<'a>> + Clone,
@@ -143,6 +239,53 @@ mod tests {
             assert!(matches!(error, Undecodable::Number { .. }), "{bad}: {error}");
             assert_eq!(steps.scale(), Scale { price: -2, quantity: -2 }, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_step_is_the_power_of_ten_that_holds_it() {
+        for (text, right) in [
+            ("0.01000000", -2),
+            ("0.5", -1),
+            ("0.25", -2),
+            ("2.5e-05", -6),
+            ("5e-05", -5),
+            ("1", 0),
+            ("2.5", -1),
+            ("10", 1),
+            ("1e-18", -18),
+        ] {
+            assert_eq!((price_step(text), quantity_step(text)), (Ok(right), Ok(right)), "{text}");
+        }
+        assert_eq!(quantity_step("1e-38"), Ok(-38));
+        let refused = |exponent, finest| Err(StepError::OutOfRange { exponent, finest });
+        assert_eq!(price_step("1e-19"), refused(-19, PRICE_EXPONENT_MIN));
+        assert_eq!((quantity_step("1e-39"), price_step("1e39")), (refused(-39, -38), refused(39, PRICE_EXPONENT_MIN)));
+        for text in ["0", "0.000", "0e-8", "-0.01"] {
+            assert_eq!(price_step(text), Err(StepError::NotPositive), "{text}");
+        }
+        for text in ["", "NaN", "null", "tick", "0.0.1", "[]", "1e999"] {
+            assert!(matches!(price_step(text), Err(StepError::Number(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn steps_that_were_told_are_refined_and_never_coarsen() {
+        let mut steps = Steps::told(Scale { price: -2, quantity: -3 });
+        let changes = SUBJECT.levels(&mut steps, [bid("100", "1")].into_iter()).unwrap();
+        assert_eq!((steps.scale(), changes[0].key.tick_index), (Scale { price: -2, quantity: -3 }, 10_000));
+        SUBJECT.levels(&mut steps, [bid("100.125", "1")].into_iter()).unwrap();
+        assert_eq!(steps.scale(), Scale { price: -3, quantity: -3 });
+    }
+
+    #[test]
+    fn a_step_that_the_first_prices_do_not_fit_is_put_aside() {
+        let told = Steps::told(Scale { price: -18, quantity: -3 });
+        let mut steps = told;
+        assert!(SUBJECT.levels(&mut steps, [bid("61737.63", "1"), bid("NaN", "1")].into_iter()).is_err());
+        assert_eq!(steps.scale(), told.scale(), "another number was bad");
+        assert_eq!(SUBJECT.pair(&mut { told }, "61737.6", "1").unwrap().0, 617_376);
+        let changes = SUBJECT.levels(&mut steps, [bid("61737.63", "1")].into_iter()).unwrap();
+        assert_eq!((steps.scale(), changes[0].key.tick_index), (Scale { price: -2, quantity: -3 }, 6_173_763));
     }
 
     #[test]

@@ -25,8 +25,8 @@ pub(crate) struct NumberedStream {
 }
 
 impl NumberedStream {
-    fn new(symbol: SymbolId) -> Self {
-        Self { symbol, steps: Steps::default(), pulses: Vec::new() }
+    fn new(symbol: SymbolId, steps: Steps) -> Self {
+        Self { symbol, steps, pulses: Vec::new() }
     }
 
     fn beat(&mut self, arrival: Arrival<'_>) {

@@ -63,9 +63,8 @@ enum Place {
 }
 
 impl StandbyStream {
-    fn new(symbol: SymbolId) -> Self {
-        let (steps, check) = (Steps::default(), Check::default());
-        Self { symbol, steps, active: None, check, books: Vec::new() }
+    fn new(symbol: SymbolId, steps: Steps) -> Self {
+        Self { symbol, steps, active: None, check: Check::default(), books: Vec::new() }
     }
 
     /// The book of a leg, an empty one if it had none.

@@ -5,6 +5,7 @@
 use super::{
     Arrival, Undecodable, excerpt,
     listings::{Listings, Request},
+    number::Steps,
 };
 use foldhash::HashMap;
 use market::{Event, SymbolId, Venue};
@@ -47,7 +48,7 @@ impl<T> Streams<T> {
         all
     }
 
-    /// What is kept for a symbol; one that is new is listed first.
+    /// What is kept for a symbol; one that is new is listed first, and made with the steps that are known of it.
     ///
     /// # Errors
     /// [`Undecodable`] if it cannot be listed.
@@ -57,7 +58,7 @@ impl<T> Streams<T> {
         anchored: bool,
         arrival: Arrival<'_>,
         out: &mut Vec<Event>,
-        make: impl FnOnce(SymbolId) -> T,
+        make: impl FnOnce(SymbolId, Steps) -> T,
     ) -> Result<&mut T, Undecodable> {
         let venue = self.venue;
         if !self.by_symbol.contains_key(symbol) {
@@ -65,7 +66,8 @@ impl<T> Streams<T> {
             let (instrument, listing) =
                 self.listings.list(Request { venue, symbol, anchored, leg: arrival.leg, received_ns })?;
             out.push(listing);
-            self.by_symbol.insert(symbol.into(), make(instrument.id));
+            let steps = Steps::told(self.listings.scale(venue, symbol));
+            self.by_symbol.insert(symbol.into(), make(instrument.id, steps));
         }
         self.by_symbol.get_mut(symbol).ok_or_else(|| Undecodable::Symbol { venue, symbol: excerpt(symbol) })
     }

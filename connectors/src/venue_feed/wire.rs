@@ -25,7 +25,11 @@ pub(crate) struct Wire {
 
 impl Wire {
     pub(crate) fn new(venue: Venue) -> Self {
-        let feed = open(venue, Arc::new(Listings::new(Arc::default())));
+        Self::listed(venue, Listings::new(Arc::default()))
+    }
+
+    pub(crate) fn listed(venue: Venue, listings: Listings) -> Self {
+        let feed = open(venue, Arc::new(listings));
         Self { feed, events: Vec::new(), now_ns: START_NS, position: 0, read: 0 }
     }
 

@@ -155,16 +155,19 @@ async fn the_second_leg_needs_no_snapshot_and_a_reconnected_venue_does() {
 }
 
 #[tokio::test]
-async fn the_venue_itself_names_the_assets() {
+async fn the_venue_itself_tells_assets_and_steps() {
     let venue = Binance::start().await;
     let (ws, http) = (venue.sockets.url("ws", "/x"), venue.rest.url("http", "/binance_spot/"));
     let live = live_venue(Venue::BinanceSpot, &["ABCXYZ"], 1, ws, http);
-    let asked = tokio::spawn(async move { live.assets(PATIENCE).await });
+    let asked = tokio::spawn(async move { live.listed(PATIENCE).await });
     let (path, answer) = venue.rest.request().await;
     assert_eq!(path, "/binance_spot/api/v3/exchangeInfo?showPermissionSets=false");
-    answer.ok(r#"{"symbols":[{"symbol":"ABCXYZ","baseAsset":"ABC","quoteAsset":"XYZ"}]}"#).await;
-    let assets = asked.await.unwrap().unwrap();
-    assert_eq!((&*assets[0].symbol, &*assets[0].asset_0, &*assets[0].asset_1), ("ABCXYZ", "ABC", "XYZ"));
+    let filters = r#"[{"filterType":"PRICE_FILTER","tickSize":"0.01000000"}]"#;
+    let pair = format!(r#"{{"symbol":"ABCXYZ","baseAsset":"ABC","quoteAsset":"XYZ","filters":{filters}}}"#);
+    answer.ok(&format!(r#"{{"symbols":[{pair}]}}"#)).await;
+    let listed = asked.await.unwrap().unwrap();
+    assert_eq!((&*listed[0].symbol, &*listed[0].asset_0, &*listed[0].asset_1), ("ABCXYZ", "ABC", "XYZ"));
+    assert_eq!(listed[0].price_step.as_deref(), Some("0.01000000"));
 }
 
 #[test]

@@ -235,10 +235,10 @@ async fn raw_frame(stream: &mut tokio::net::TcpStream) -> (u8, Vec<u8>) {
 async fn the_venue_itself_names_the_assets() {
     let rest = Listening::start().await;
     let live = live_venue(Venue::KrakenSpot, &["BTC/USD"], 1, rest.url("ws", "/x"), rest.url("http", "/kraken_spot"));
-    let asked = tokio::spawn(async move { live.assets(PATIENCE).await });
+    let asked = tokio::spawn(async move { live.listed(PATIENCE).await });
     let (path, answer) = rest.request().await;
     assert_eq!(path, "/kraken_spot/0/public/AssetPairs");
     answer.ok(r#"{"error":[],"result":{"XXBTZUSD":{"wsname":"XBT/USD"}}}"#).await;
-    let assets = asked.await.unwrap().unwrap();
-    assert_eq!((&*assets[0].symbol, &*assets[0].asset_0), ("BTC/USD", "BTC"));
+    let listed = asked.await.unwrap().unwrap();
+    assert_eq!((&*listed[0].symbol, &*listed[0].asset_0), ("BTC/USD", "BTC"));
 }

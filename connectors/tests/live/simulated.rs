@@ -7,6 +7,7 @@ use connectors::{
     live::LiveOptions,
     raw::RawPayload,
     simulator::{Ending, Fault, SimulatorConfig, VenueSim, VenueSimOptions, VenueSimSource},
+    venue_feed::number::{price_step, quantity_step},
 };
 use market::{Body, Decimal, Scale, Sequence, Side, TickChange, U256, Venue};
 use std::{
@@ -246,4 +247,22 @@ async fn refused_requests_and_upgrades_only_delay() {
     source.until("every book", |source| source.snapshots() >= symbols.len() && source.deltas() > 100);
     settle(&sim, &mut source, venue);
     assert!(source.count("connect_failures") >= 1 && source.count("rest_limited") == 2, "{:?}", source.counts());
+}
+
+/// What the venues' lists say is taken whole: every instrument with steps that can be, and trading.
+#[tokio::test]
+async fn every_simulated_venue_lists_its_instruments_with_their_steps() {
+    for venue in [Venue::BinanceSpot, Venue::KrakenSpot, Venue::Okx, Venue::Deribit] {
+        let sim = simulator(venue).await;
+        let (symbols, http) = (sim.books(), format!("http://{}/{venue}", sim.address()));
+        let names: Vec<&str> = symbols.iter().map(|book| &*book.symbol).collect();
+        let live = live_venue(venue, &names, 1, format!("ws://{}/{venue}", sim.address()), http);
+        let listed = live.listed(PATIENCE).await.unwrap();
+        for symbol in names {
+            let one = listed.iter().find(|one| *one.symbol == *symbol).unwrap_or_else(|| panic!("{venue} {symbol}"));
+            let (price, quantity) = (one.price_step.as_deref().unwrap(), one.quantity_step.as_deref().unwrap());
+            assert!(price_step(price).is_ok() && quantity_step(quantity).is_ok(), "{one:?}");
+            assert_eq!(one.halted, None, "{venue}");
+        }
+    }
 }

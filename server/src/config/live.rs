@@ -110,7 +110,7 @@ impl Live {
 
     /// Where snapshots come by REST, they must be of the market that the stream is of.
     fn check_together(&self, field: &str, problems: &mut Problems) {
-        if !protocol(self.venue).is_some_and(|protocol| protocol.snapshot("").is_some()) {
+        if protocol(self.venue).is_none_or(|protocol| protocol.snapshot("").is_none()) {
             return;
         }
         let (missing, given) = match (self.ws_url.is_empty(), self.rest_url.is_empty()) {

@@ -3,7 +3,10 @@
 //! Never: credentials of a venue.
 
 use super::{error::Problems, venue};
-use connectors::simulator::{LEVELS_MAX, LEVELS_MIN};
+use connectors::{
+    simulator::{LEVELS_MAX, LEVELS_MIN},
+    venue_feed::number::{StepError, price_step, quantity_step},
+};
 use market::{Venue, instrument::INSTRUMENTS_MAX};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, path::PathBuf};
@@ -109,41 +112,78 @@ impl Capture {
     }
 }
 
-/// The two assets of an instrument whose symbol cannot be split into them.
+/// What is to be known of an instrument, whatever its venue says: its two assets, its steps, or both.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct InstrumentNames {
+pub struct InstrumentTable {
     /// Where it trades.
     #[serde(with = "venue::one")]
     pub venue: Venue,
     /// The venue's own spelling; 1 to 128 bytes.
     pub symbol: String,
-    /// Base asset; 1 to 128 bytes.
+    /// Base asset; at most 128 bytes. Empty, with the quote = what the venue or its rule for symbols says.
+    #[serde(default)]
     pub asset_0: String,
-    /// Quote asset; 1 to 128 bytes, not the base.
+    /// Quote asset; at most 128 bytes, not the base.
+    #[serde(default)]
     pub asset_1: String,
+    /// Step in which prices begin, a decimal number above zero that is a multiple of 1e-18; finer prices refine it. Empty =
+    /// what the venue says.
+    #[serde(default)]
+    pub price_step: String,
+    /// Step in which quantities begin, likewise; a multiple of 1e-38.
+    #[serde(default)]
+    pub quantity_step: String,
+}
+
+impl InstrumentTable {
+    /// Base and quote, where they are given.
+    #[must_use]
+    pub fn assets(&self) -> Option<(&str, &str)> {
+        let given = !self.asset_0.is_empty() || !self.asset_1.is_empty();
+        given.then_some((&*self.asset_0, &*self.asset_1))
+    }
+
+    /// The powers of ten of the steps of prices and quantities, where they are given.
+    #[must_use]
+    pub fn steps(&self) -> [Option<i8>; 2] {
+        [price_step(&self.price_step).ok(), quantity_step(&self.quantity_step).ok()]
+    }
 }
 
 /// Checks the whole `[[instrument]]` list.
-pub(super) fn check_instruments(list: &[InstrumentNames], problems: &mut Problems) {
+pub(super) fn check_instruments(list: &[InstrumentTable], problems: &mut Problems) {
     let count_max = usize::try_from(INSTRUMENTS_MAX).unwrap_or(usize::MAX);
     problems.range("instrument (count)", list.len(), 0..=count_max);
     let mut seen = BTreeSet::new();
-    for names in list {
-        let field = format!("instrument {}/{}", names.venue, names.symbol);
-        for (part, text) in [("symbol", &names.symbol), ("asset_0", &names.asset_0), ("asset_1", &names.asset_1)] {
+    for table in list {
+        let field = format!("instrument {}/{}", table.venue, table.symbol);
+        let named = table.assets().map(|(base, quote)| [("asset_0", base), ("asset_1", quote)]);
+        for (part, text) in [("symbol", &*table.symbol)].into_iter().chain(named.into_iter().flatten()) {
             let right = (1..=NAME_BYTES_MAX).contains(&text.len());
             let limit = format_args!("1 to {NAME_BYTES_MAX} bytes");
             problems.unless(right, &format!("{field} {part}"), &format_args!("{text:?}"), &limit);
         }
-        let two = names.asset_0 != names.asset_1;
-        problems.unless(
-            two,
-            &format!("{field} asset_1"),
-            &format_args!("{:?}", names.asset_1),
-            &"another than asset_0",
-        );
-        let first = seen.insert((names.venue, &names.symbol));
+        if let Some((base, quote)) = table.assets() {
+            let another = format_args!("{quote:?}");
+            problems.unless(base != quote, &format!("{field} asset_1"), &another, &"another than asset_0");
+        }
+        check_step(&format!("{field} price_step"), &table.price_step, price_step, problems);
+        check_step(&format!("{field} quantity_step"), &table.quantity_step, quantity_step, problems);
+        let says = table.assets().is_some() || !table.price_step.is_empty() || !table.quantity_step.is_empty();
+        problems.unless(says, &field, &"empty", &"given with its assets, or a step");
+        let first = seen.insert((table.venue, &table.symbol));
         problems.unless(first, &field, &"given twice", &"given once");
+    }
+}
+
+fn check_step(field: &str, text: &str, step: fn(&str) -> Result<i8, StepError>, problems: &mut Problems) {
+    if text.is_empty() {
+        return;
+    }
+    if let Err(error) = step(text) {
+        let shown: String = text.chars().take(NAME_BYTES_MAX).collect();
+        let limit = format_args!("a decimal number above zero that a step can be ({error})");
+        problems.unless(false, field, &format_args!("{shown:?}"), &limit);
     }
 }

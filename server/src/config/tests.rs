@@ -49,9 +49,33 @@ fn documented_file_is_the_default_and_names_every_field() {
 #[test]
 fn documented_instrument_block_is_right_once_uncommented() {
     let (_, block) = Config::documented().split_once("# [[instrument]]").unwrap();
-    let config = from_text(&format!("[[instrument]]{}", block.replace("\n# ", "\n"))).unwrap();
-    assert_eq!(config.instrument[0].symbol, "BTCUSDT");
-    assert_eq!(config.instrument[0].venue, market::Venue::BinanceSpot);
+    let lines = block.lines().map(|line| line.trim_start_matches("# ")).filter(|line| line.contains(" = \""));
+    let config = from_text(&format!("[[instrument]]\n{}", lines.collect::<Vec<_>>().join("\n"))).unwrap();
+    let [table] = &config.instrument[..] else { panic!("{:?}", config.instrument) };
+    assert_eq!((table.venue, &*table.symbol), (market::Venue::BinanceSpot, "BTCUSDT"));
+    assert_eq!((table.assets(), table.steps()), (Some(("BTC", "USDT")), [Some(-2), Some(-5)]));
+    assert_eq!(from_text(&config.print().unwrap()).unwrap(), config);
+}
+
+#[test]
+fn an_instrument_may_have_a_step_alone_and_what_is_no_step_is_named() {
+    let table = |more: &str| from_text(&format!("[[instrument]]\nvenue = 'okx'\nsymbol = 'X-Y'\n{more}"));
+    let one = table("price_step = '2.5e-05'").unwrap();
+    assert_eq!((one.instrument[0].assets(), one.instrument[0].steps()), (None, [Some(-6), None]));
+    for (more, field, limit) in [
+        ("price_step = '0'", "instrument okx/X-Y price_step", "above zero"),
+        ("price_step = '-0.1'", "instrument okx/X-Y price_step", "above zero"),
+        ("price_step = '1e-19'", "instrument okx/X-Y price_step", "must be -18 to 38"),
+        ("quantity_step = '1e-39'", "instrument okx/X-Y quantity_step", "must be -38 to 38"),
+        ("quantity_step = '0,01'", "instrument okx/X-Y quantity_step", "not a decimal number"),
+        ("", "instrument okx/X-Y", "given with its assets, or a step"),
+        ("asset_1 = 'Y'", "instrument okx/X-Y asset_0", "1 to 128 bytes"),
+    ] {
+        let Err(ConfigError::Limits(problems)) = table(more) else { panic!("{more}") };
+        let [problem] = &problems[..] else { panic!("{problems:?}") };
+        assert_eq!(&*problem.field, field, "{more}");
+        assert!(problem.limit.contains(limit), "{problem}");
+    }
 }
 
 #[test]

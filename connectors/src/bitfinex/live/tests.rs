@@ -82,8 +82,9 @@ fn answers_are_understood() {
 
 #[test]
 fn pairs_are_listed_as_they_are_subscribed_to() {
-    let assets = Bitfinex.assets(r#"[["BTCUSD","DUSK:USD","IOTUST","WHATEVER"]]"#).unwrap();
-    let of: Vec<_> = assets.iter().map(|one| (&*one.symbol, &*one.asset_0, &*one.asset_1)).collect();
+    let listed = Bitfinex.listed(r#"[["BTCUSD","DUSK:USD","IOTUST","WHATEVER"]]"#).unwrap();
+    let of: Vec<_> = listed.iter().map(|one| (&*one.symbol, &*one.asset_0, &*one.asset_1)).collect();
+    assert!(listed.iter().all(|one| (&one.price_step, &one.quantity_step, &one.halted) == (&None, &None, &None)));
     assert_eq!(of, [("tBTCUSD", "BTC", "USD"), ("tDUSK:USD", "DUSK", "USD"), ("tIOTUST", "IOTA", "USDT")]);
-    assert!(Bitfinex.assets("{}").is_err());
+    assert!(Bitfinex.listed("{}").is_err());
 }

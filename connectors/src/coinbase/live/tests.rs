@@ -96,10 +96,28 @@ fn exchange_answers_are_understood() {
 }
 
 #[test]
-fn the_products_name_their_assets() {
-    let body = r#"[{"id":"BTC-USD","base_currency":"BTC","quote_currency":"USD","quote_increment":"0.01"}]"#;
-    let [one] = &AdvancedTrade.assets(body).unwrap()[..] else { panic!("one product") };
-    assert_eq!((&*one.symbol, &*one.asset_0, &*one.asset_1), ("BTC-USD", "BTC", "USD"));
-    assert!(Exchange.assets("{}").is_err());
+fn the_products_name_their_assets_steps_and_state() {
+    let body = r#"[
+        {"id":"BTC-USD","base_currency":"BTC","quote_currency":"USD","quote_increment":"0.01","base_increment":"0.00000001",
+            "display_name":"BTC/USD","min_market_funds":"1","status":"online","status_message":"","trading_disabled":false},
+        {"id":"OLD-USD","base_currency":"OLD","quote_currency":"USD","status":"delisted","trading_disabled":true},
+        {"id":"NEW-USD","base_currency":"NEW","quote_currency":"USD","status":"online","trading_disabled":true}]"#;
+    let of = |base: &str, halted: Option<&str>| Listed {
+        symbol: format!("{base}-USD").into(),
+        asset_0: base.into(),
+        asset_1: "USD".into(),
+        price_step: None,
+        quantity_step: None,
+        halted: halted.map(Into::into),
+    };
+    let (price_step, quantity_step) = (Some("0.01".into()), Some("0.00000001".into()));
+    let right = [
+        Listed { price_step, quantity_step, ..of("BTC", None) },
+        of("OLD", Some("delisted")),
+        of("NEW", Some("trading_disabled")),
+    ];
+    assert_eq!(AdvancedTrade.listed(body).unwrap(), right);
+    assert_eq!(Exchange.listed(body).unwrap(), right);
+    assert!(Exchange.listed("{}").is_err());
     assert_eq!(Exchange.listing(), AdvancedTrade.listing());
 }

@@ -476,6 +476,7 @@ fn listing(number: usize, instrument: &Instrument) -> Value {
         "settlement_currency": if kind == "spot" { Value::Null } else { listed.asset_0.as_str().into() },
         "price_index": format!("{}_{}", listed.asset_0.to_ascii_lowercase(), counter.to_ascii_lowercase()),
         "tick_size": number_of(listed.price_decimals),
+        "tick_size_steps": [],
         "min_trade_amount": number_of(listed.quantity_decimals),
         "contract_size": number_of(listed.quantity_decimals),
         "is_active": true,

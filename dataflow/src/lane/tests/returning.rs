@@ -67,6 +67,24 @@ fn a_snapshot_at_the_kept_version_is_written_whole_and_shown_again_only_if_it_di
     }
 }
 
+/// The same values: in coarser steps they are brought to the kept ones, in finer ones every tick has another index.
+#[test]
+fn only_a_snapshot_in_finer_steps_than_the_kept_book_is_another_book() {
+    for (shift, epoch) in [(1, 0), (-1, 1)] {
+        let mut tape = Tape::new();
+        tape.list(0);
+        let at = Version::new(0, 101);
+        tape.take(0, 0, kept(at, at, false, &[(bid(100, 10), 100), (ask(120, 30), 90)]));
+        let scale = Scale { price: SCALE.price + shift, quantity: SCALE.quantity + shift };
+        let ticks = if shift == 1 { vec![bid(10, 1), ask(12, 3)] } else { vec![bid(1_000, 100), ask(1_200, 300)] };
+        let sequence = Sequence::Venue { first: 101, last: 101 };
+        tape.take(50, 0, Body::Snapshot(Snapshot { sequence, scale, ticks, window: Window::Whole }));
+        tape.until(480);
+        assert_eq!(tape.last().version, Some(Version::new(epoch, 101)), "{shift}");
+        assert_eq!(tape.last().scale.price, SCALE.price.min(scale.price));
+    }
+}
+
 #[test]
 fn a_book_from_a_log_keeps_its_newer_ticks_until_the_log_has_passed_them() {
     let mut tape = Tape::new();

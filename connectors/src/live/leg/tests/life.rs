@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     live::{
         backoff::CAP_MS,
-        protocol::{Answer, RestRequest, SymbolAssets, Terms},
+        protocol::{Answer, Listed, RestRequest, Terms},
     },
     venue_feed::Undecodable,
 };
@@ -79,7 +79,7 @@ impl Protocol for Words {
         RestRequest { path: String::new(), weight: 1 }
     }
 
-    fn assets(&self, _body: &str) -> Result<Vec<SymbolAssets>, Undecodable> {
+    fn listed(&self, _body: &str) -> Result<Vec<Listed>, Undecodable> {
         Ok(Vec::new())
     }
 }
