@@ -125,6 +125,6 @@ pub fn answers(data: &[u8]) {
     for frame in frames {
         let text = String::from_utf8_lossy(&frame.text);
         drop(protocol.understand(&text));
-        drop(protocol.assets(&text));
+        drop(protocol.listed(&text));
     }
 }
