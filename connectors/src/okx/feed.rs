@@ -147,7 +147,7 @@ impl Feed {
         let text = BookText { symbol, levels: levels.clone(), window: Window::Best(depth), venue_ns };
         let follows = if snapshot { None } else { Some(follows(symbol, book, last)?) };
         let told = match follows {
-            None => self.numbered.snapshot_of_stream(arrival, last, text, out),
+            None => self.numbered.snapshot(arrival, last, text, out),
             Some((_, ids)) => self.numbered.delta(arrival, ids, text, out),
         };
         let Some(known) = self.known.get_mut(symbol) else { return told };
@@ -165,6 +165,14 @@ impl Feed {
                 event.body = Body::Broken(BreakReason::Checksum);
             }
             self.repair(arrival.leg, symbol);
+        } else if snapshot {
+            let window = Window::Best(depth);
+            return self.numbered.stands(
+                arrival,
+                last,
+                BookText { symbol, levels: std::iter::empty(), window, venue_ns },
+                out,
+            );
         }
         Ok(())
     }

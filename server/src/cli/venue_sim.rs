@@ -20,9 +20,10 @@ use tokio::signal::unix::{SignalKind, signal};
 const AFTER_HELP: &str = r#"Without --capture a market is simulated at the venues, from this moment on. With --capture the frames of these files
 are served as they were recorded; REST and new subscriptions are answered from books that are kept beside it.
 
-One address has it all: /binance_spot/stream, /binance_spot/ws and /binance_spot/api/v3 as Binance spot has them,
-/kraken_spot/v2 and /kraken_spot/0/public as Kraken has them, /okx/ws/v5/public, /deribit/ws/api/v2 and so on; a venue's
-REST begins at http://ADDRESS/VENUE. What is served is printed at the start.
+One address has it all, each venue below its name as the venue has it: /binance_spot/stream, /binance_usdm/stream,
+/kraken_spot/v2, /okx/ws/v5/public, /deribit/ws/api/v2, /coinbase/advanced, /coinbase/ for the Exchange protocol, and
+/bitfinex/ws/2. A venue's REST begins at http://ADDRESS/VENUE. What is served is printed at the start: binance_spot and
+kraken_spot, unless --venues names others of these.
 
 For tests: GET /sim/books and /sim/state; POST /sim/pause and /sim/resume; POST /sim/faults with one of
   {"fault":"disconnect","venue":"okx","connection":1,"ending":"normal"}   or "going_away", "abort", "reset"
@@ -42,8 +43,9 @@ For tests: GET /sim/books and /sim/state; POST /sim/pause and /sim/resume; POST 
   {"fault":"chaos","venue":"okx","seed":1,"for_ms":60000,
    "per_10000":{"drop":10,"duplicate":10,"reorder":10,"garbage":10,"reset":1}}
 A connection is meant by its order of opening at its venue, from 1; without one, all are meant. Without a symbol, where
-one may be left out, all are meant too. GET /sim/faults tells
-how often each fired; DELETE /sim/faults ends them."#;
+one may be left out, all are meant too. Checksums are there to be falsified at kraken_spot, okx and bitfinex, ids to be
+reset at binance_spot, binance_usdm, okx and deribit. A count is 1 unless named; without for_ms, where it may be left out,
+a fault lasts until DELETE /sim/faults ends all of them. GET /sim/faults tells how often each fired."#;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = AFTER_HELP)]

@@ -34,13 +34,14 @@ pub struct Live {
     #[serde(default, with = "dialect")]
     pub protocol: Option<Dialect>,
     /// Instruments in the venue's own spelling, each once; at least one, and at most what the venue's connections carry: 512
-    /// of `binance_spot`, 2,000 of `kraken_spot`, 200 of `coinbase`, 12 of `bitfinex`.
+    /// of `binance_spot` and of `binance_usdm`, 2,000 of `kraken_spot`, 1,500 of `okx`, 500 of `deribit`, 200 of
+    /// `coinbase`, 12 of `bitfinex`.
     pub instruments: Vec<String>,
     /// Connections that each carry all of them; 1 to 8.
     #[serde(default = "one")]
     pub legs: usize,
-    /// `ws://` or `wss://` URL of its WebSocket; empty = the venue's own. Of `binance_spot`, whose snapshots come by
-    /// REST, both URLs or none.
+    /// `ws://` or `wss://` URL of its WebSocket; empty = the venue's own. Of `binance_spot` and `binance_usdm`, whose
+    /// snapshots come by REST, both URLs or none.
     #[serde(default, serialize_with = "without_credentials")]
     pub ws_url: String,
     /// `http://` or `https://` base of its REST paths; empty = the venue's own.

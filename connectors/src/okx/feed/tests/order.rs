@@ -65,6 +65,7 @@ fn a_chain_of_ids_is_told_as_it_is() {
     let told = wire.told();
     let right = [
         ("snapshot", 0, venue(10, 10), 2),
+        ("delta", 0, venue(11, 10), 0),
         ("delta", 0, venue(11, 15), 2),
         ("delta", 0, venue(16, 15), 0),
         ("delta", 0, venue(16, 17), 1),
@@ -124,7 +125,9 @@ fn what_orders_an_instrument_is_decided_at_its_first_book_and_stays() {
     let mut wire = Wire::new();
     wire.book(0, Said::snapshot(BTC, &[("100", "1")]).ids(-1, 10));
     wire.book(0, Said::snapshot("ETH-USDT", &[("10", "1")]));
-    assert_eq!(wire.told(), [("snapshot", 0, venue(10, 10), 1), ("snapshot", 1, Some(Sequence::Arrival(2)), 1)]);
+    let arrived = Some(Sequence::Arrival(2));
+    let right = [("snapshot", 0, venue(10, 10), 1), ("delta", 0, venue(11, 10), 0), ("snapshot", 1, arrived, 1)];
+    assert_eq!(wire.told(), right);
     for other in [Said::update(BTC, &[("99", "1")]), Said::update("ETH-USDT", &[("9", "1")]).ids(10, 11)] {
         let error = wire.say(0, &other.text()).unwrap_err();
         assert!(matches!(error, Undecodable::Field { field: "seqId", .. }), "{error}");
@@ -155,7 +158,8 @@ fn only_the_third_of_several_numbered_instruments_is_mended_after_its_checksum_f
     // Until the snapshot its updates are told and held against nothing.
     wire.book(0, Said::update("SOL-USDT", &[("98", "2")]).ids(11, 12).sums(held));
     wire.book(0, Said::snapshot("SOL-USDT", both).ids(-1, 12).sums(both));
-    assert_eq!(wire.told(), [("delta", 2, venue(12, 12), 1), ("snapshot", 2, venue(12, 12), 2)]);
+    let snapshot = ("snapshot", 2, venue(12, 12), 2);
+    assert_eq!(wire.told(), [("delta", 2, venue(12, 12), 1), snapshot, ("delta", 2, venue(13, 12), 0)]);
     assert!(wire.feed.repairs().is_empty());
     assert_eq!((wire.feed.counts().checksums_matched, wire.feed.counts().checksums_failed), (8, 1));
 }
