@@ -110,7 +110,7 @@ fn state(tape: &TapeStats) -> [(&'static str, u64); 3] {
     ]
 }
 
-fn feed_values(counts: &FeedCounts) -> [(&'static str, u64); 9] {
+fn feed_values(counts: &FeedCounts) -> [(&'static str, u64); 10] {
     [
         ("frames", counts.frames),
         ("ignored", counts.ignored),
@@ -121,6 +121,7 @@ fn feed_values(counts: &FeedCounts) -> [(&'static str, u64); 9] {
         ("switches", counts.switches),
         ("missing", counts.missing),
         ("suppressed", counts.suppressed),
+        ("passed", counts.passed),
     ]
 }
 

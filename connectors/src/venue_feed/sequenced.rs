@@ -4,6 +4,10 @@
 
 use market::LegId;
 
+/// Messages in a row whose numbers were passed already after which the connection counts as one that began its numbers
+/// anew without saying so: copies and late messages come in twos and threes.
+const PASSED_MAX: u32 = 64;
+
 /// What a message's number says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -15,28 +19,44 @@ pub(crate) enum Step {
     Passed,
 }
 
+/// How far a leg is.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    leg: LegId,
+    number: u64,
+    /// Messages in a row that did not go beyond it.
+    passed: u32,
+}
+
 /// The last numbers of all legs.
 #[derive(Debug, Default)]
 pub(crate) struct Sequenced {
-    last: Vec<(LegId, u64)>,
+    last: Vec<Last>,
     anew: Vec<LegId>,
 }
 
 impl Sequenced {
     /// The leg's connection began or ended: its numbers start anew, wherever they do.
     pub(crate) fn begin(&mut self, leg: LegId) {
-        self.last.retain(|(known, _)| *known != leg);
+        self.last.retain(|known| known.leg != leg);
         self.anew.retain(|known| *known != leg);
     }
 
     /// A message with a number came on a leg.
     pub(crate) fn step(&mut self, leg: LegId, number: u64) -> Step {
-        let Some((_, last)) = self.last.iter_mut().find(|(known, _)| *known == leg) else {
-            self.last.push((leg, number));
+        let Some(last) = self.last.iter_mut().find(|known| known.leg == leg) else {
+            self.last.push(Last { leg, number, passed: 0 });
             return Step::Next;
         };
-        let Some(beyond) = number.checked_sub(*last).filter(|beyond| *beyond > 0) else { return Step::Passed };
-        *last = number;
+        let Some(beyond) = number.checked_sub(last.number).filter(|beyond| *beyond > 0) else {
+            last.passed += 1;
+            if last.passed < PASSED_MAX {
+                return Step::Passed;
+            }
+            *last = Last { leg, number, passed: 0 };
+            return Step::Missing(1);
+        };
+        *last = Last { leg, number, passed: 0 };
         if beyond == 1 { Step::Next } else { Step::Missing(beyond - 1) }
     }
 
@@ -71,6 +91,12 @@ mod tests {
         sequenced.reconnect(a);
         sequenced.begin(a);
         assert_eq!(sequenced.reconnects(), [], "it is another connection already");
+        assert_eq!(sequenced.step(a, 1_000), Next);
+        let restarted: Vec<_> = (0..64).map(|number| sequenced.step(a, number)).collect();
+        assert!(restarted[..63].iter().all(|step| *step == Passed), "{restarted:?}");
+        assert_eq!(restarted[63], Missing(1), "nothing would be taken for ever");
+        assert_eq!(sequenced.step(a, 64), Next);
+        sequenced.begin(a);
         assert_eq!(sequenced.step(a, 1), Next);
         assert_eq!(sequenced.step(a, u64::MAX), Missing(u64::MAX - 2));
     }

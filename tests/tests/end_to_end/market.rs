@@ -46,10 +46,11 @@ impl Market {
         Ok(Self(Launch::default().with(&["venue-sim", "--port", "0"]).with(&shape).with(&venues).spawn()?.up()?))
     }
 
-    /// Starts a venue that serves a capture at its own pace, from the moment at which so many connections subscribed.
-    pub(crate) fn of_capture(venue: &str, capture: &Path, subscribers: u32) -> Result<Self> {
+    /// Starts a venue that serves a capture at that share of its own pace, from the moment at which so many connections
+    /// subscribed.
+    pub(crate) fn of_capture(venue: &str, capture: &Path, speed: f64, subscribers: u32) -> Result<Self> {
         let launch = Launch::default().with(&["venue-sim", "--port", "0", "--venue", venue, "--capture"]);
-        let waits = ["--wait-for-subscribers", &subscribers.to_string()];
+        let waits = ["--wait-for-subscribers", &subscribers.to_string(), "--speed", &speed.to_string()];
         Ok(Self(launch.with_path(capture).with(&waits).spawn()?.up()?))
     }
 

@@ -90,8 +90,10 @@ impl Watcher {
 
     fn book(&mut self, instrument: &str, version: Version) -> Result<()> {
         let seen = self.versions.entry(instrument.to_owned()).or_default();
-        // A snapshot after a gap may bring the version that is shown already.
-        let rises = seen.last().is_none_or(|last| if self.gaps > 0 { *last <= version } else { *last < version });
+        // A snapshot after a gap may bring the version that is shown already; and 0:0 is also where an instrument without a
+        // book is told to be, as an empty one.
+        let again = self.gaps > 0 || version == Version::new(0, 0);
+        let rises = seen.last().is_none_or(|last| if again { *last <= version } else { *last < version });
         ensure!(rises, "{instrument}: {version} after {:?}", seen.last());
         seen.push(version);
         let book = self.terminal.session().book(instrument).context("a changed book is shown")?;
