@@ -11,7 +11,7 @@ use crate::{
     raw::RawKind,
     venue_feed::{
         self, Arrival, FeedCounts, Undecodable, VenueFeed,
-        check::{Check, Judgement},
+        check::{Check, Evidence, Judgement},
         excerpt,
         listings::Listings,
         number::{Subject, token},
@@ -94,8 +94,8 @@ impl Feed {
         let Place { covers, word } = legs.chain.take(arrival.leg, id);
         let judgement = match word {
             Word::None => Judgement::Right,
-            Word::Agreed => legs.check.judge(true),
-            Word::Lost => legs.check.judge(false),
+            Word::Agreed => legs.check.judge(Evidence::Change, true),
+            Word::Lost => legs.check.judge(Evidence::Change, false),
         };
         let text = BookText { symbol, levels: levels(&book), window: Window::Whole, venue_ns };
         let told = self.books.delta(arrival, covers, text, out);

@@ -4,7 +4,13 @@
 //! Never: a mirror that nobody states checksums for; a mirror held against a checksum after its leg missed a message.
 
 use super::book::matches;
-use crate::venue_feed::{FeedCounts, check::Check, number::LevelText, standby::judge, text_book::TextBook};
+use crate::venue_feed::{
+    FeedCounts,
+    check::{Check, Evidence},
+    number::LevelText,
+    standby::judge,
+    text_book::TextBook,
+};
 use market::LegId;
 
 /// What a message says about the book after it.
@@ -37,6 +43,7 @@ impl Mirror {
     /// Brings it to where a message leads, and says whether the message may be used.
     fn advance<'a>(
         &mut self,
+        evidence: Evidence,
         stated: Stated,
         mut levels: impl Iterator<Item = LevelText<'a>>,
         counts: &mut FeedCounts,
@@ -48,7 +55,7 @@ impl Mirror {
         }
         self.text.truncate(usize::try_from(stated.depth).unwrap_or(usize::MAX));
         self.at = Some(stated.last);
-        let good = judge(&mut self.check, matches(&self.text, stated.checksum), counts);
+        let good = judge(&mut self.check, evidence, matches(&self.text, stated.checksum), counts);
         if !good {
             self.drop_text();
         }
@@ -82,7 +89,7 @@ impl Mirrors {
         });
         let Some(mirror) = self.legs.get_mut(at) else { return true };
         mirror.drop_text();
-        mirror.advance(stated, levels, counts)
+        mirror.advance(Evidence::Whole, stated, levels, counts)
     }
 
     /// Changes of a leg's book, which follow the id `prev`; whether they may be used.
@@ -96,7 +103,7 @@ impl Mirrors {
     ) -> bool {
         let Some(mirror) = self.legs.iter_mut().find(|mirror| mirror.leg == leg) else { return true };
         if mirror.at == Some(prev) {
-            return mirror.advance(stated, levels, counts);
+            return mirror.advance(Evidence::Change, stated, levels, counts);
         }
         if mirror.at != Some(stated.last) {
             mirror.drop_text();

@@ -1,13 +1,23 @@
-//! What a venue's checksum is worth: one that fails once means a wrong book; one that fails on book after book is itself
-//! wrong, and must not keep an instrument off the screen.
+//! What a venue's checksum is worth: one that fails once means a wrong book; one that fails on book after book, without one
+//! change after which it was right, is itself wrong, and must not keep an instrument off the screen. A leg that really
+//! loses messages has changes that are right between its losses.
 //!
 //! Never: a failure that is not counted.
 
-/// Books that failed in a row after which the check is put aside.
+/// Books that failed in a row, with no right change between them, after which the check is put aside.
 pub(crate) const FAILURES_MAX: u32 = 5;
 
-/// Matches in a row after which failures before are forgotten, and a check that was put aside counts again.
+/// Right changes in a row after which a check that was put aside counts again.
 pub(crate) const MATCHES_MIN: u32 = 20;
+
+/// What a comparison is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Evidence {
+    /// A whole book: that it is right says nothing of how changes are applied.
+    Whole,
+    /// A book after a change.
+    Change,
+}
 
 /// What follows from one comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +42,12 @@ pub(crate) struct Check {
 
 impl Check {
     /// Judges one comparison.
-    pub(crate) fn judge(&mut self, matched: bool) -> Judgement {
+    pub(crate) fn judge(&mut self, evidence: Evidence, matched: bool) -> Judgement {
         if matched {
-            self.matches = self.matches.saturating_add(1);
-            if self.matches >= MATCHES_MIN {
-                (self.failures, self.aside) = (0, false);
+            if evidence == Evidence::Change {
+                self.failures = 0;
+                self.matches = self.matches.saturating_add(1);
+                self.aside &= self.matches < MATCHES_MIN;
             }
             return Judgement::Right;
         }
@@ -56,28 +67,39 @@ impl Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use Evidence::{Change, Whole};
+    use Judgement::{PutAside, Right, Tolerated, Wrong};
 
     #[test]
     fn one_mismatch_is_one_resync() {
         let mut check = Check::default();
-        assert_eq!(check.judge(false), Judgement::Wrong);
+        assert_eq!(check.judge(Change, false), Wrong);
         for _ in 0..MATCHES_MIN {
-            assert_eq!(check.judge(true), Judgement::Right);
+            assert_eq!(check.judge(Change, true), Right);
         }
-        assert_eq!(check.judge(false), Judgement::Wrong, "the one before is forgotten");
+        assert_eq!(check.judge(Change, false), Wrong, "the one before is forgotten");
     }
 
     #[test]
     fn a_check_that_always_fails_is_put_aside_and_comes_back() {
         let mut check = Check::default();
-        let judged: Vec<_> = (0..7).map(|_| check.judge(false)).collect();
-        use Judgement::{PutAside, Tolerated, Wrong};
+        // Each whole book is right, and each first change after it is not.
+        let judged: Vec<_> = (0..7).map(|_| [check.judge(Whole, true), check.judge(Change, false)][1]).collect();
         assert_eq!(judged, [Wrong, Wrong, Wrong, Wrong, PutAside, Tolerated, Tolerated]);
-        assert!(check.aside);
         for _ in 0..MATCHES_MIN {
-            check.judge(true);
+            assert!(check.aside);
+            check.judge(Change, true);
         }
         assert!(!check.aside);
-        assert_eq!(check.judge(false), Wrong);
+        assert_eq!(check.judge(Change, false), Wrong);
+    }
+
+    #[test]
+    fn a_leg_that_loses_messages_again_and_again_is_wrong_each_time() {
+        let mut check = Check::default();
+        for _ in 0..100 {
+            let judged = [check.judge(Whole, true), check.judge(Change, true), check.judge(Change, false)];
+            assert_eq!(judged, [Right, Right, Wrong]);
+        }
     }
 }

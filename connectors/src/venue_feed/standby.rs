@@ -6,7 +6,7 @@
 
 use super::{
     Arrival, FeedCounts, Undecodable,
-    check::{Check, Judgement},
+    check::{Check, Evidence, Judgement},
     listings::Listings,
     number::{LevelText, Steps, Subject},
     numbered::BookText,
@@ -115,6 +115,12 @@ impl StandbyStream {
 }
 
 impl LegBook {
+    /// Something of the instrument came on the leg, of use or not: its subscription lives.
+    fn heard(&mut self, now_ns: u64) -> &mut Self {
+        self.pulse.beat(now_ns);
+        self
+    }
+
     /// Applies levels in their order; whether all of them could be.
     fn apply<'a>(&mut self, levels: impl Iterator<Item = LevelText<'a>>) -> bool {
         for level in levels {
@@ -167,7 +173,7 @@ impl Standby {
     ) -> Result<(), Undecodable> {
         let stream = self.stream(text.symbol, arrival, out)?;
         if let Some(book) = stream.book(arrival.leg) {
-            book.text.clear();
+            book.heard(arrival.frame.ts_ns).text.clear();
             book.window = text.window;
         }
         self.apply(arrival, true, text, check, out)
@@ -185,7 +191,7 @@ impl Standby {
         out: &mut Vec<Event>,
     ) -> Result<(), Undecodable> {
         let stream = self.stream(text.symbol, arrival, out)?;
-        if !stream.book(arrival.leg).is_some_and(|book| book.verified) {
+        if !stream.book(arrival.leg).is_some_and(|book| book.heard(arrival.frame.ts_ns).verified) {
             self.counts.ignored += 1;
             return Ok(());
         }
@@ -214,12 +220,12 @@ impl Standby {
         let Some(book) = stream.book(arrival.leg) else { return Ok(()) };
         let window = book.window;
         let matched = if book.apply(levels) { check(&book.text) } else { Some(false) };
-        if !judge(&mut stream.check, matched, &mut self.counts) {
+        let evidence = if snapshot { Evidence::Whole } else { Evidence::Change };
+        if !judge(&mut stream.check, evidence, matched, &mut self.counts) {
             self.fail(arrival, symbol, BreakReason::Checksum, out);
             return Ok(());
         }
         let Some(book) = stream.book(arrival.leg) else { return Ok(()) };
-        book.pulse.beat(now_ns);
         (book.verified, book.venue_ns) = (true, venue_ns);
         match place {
             Place::StandsBy => {
@@ -263,7 +269,7 @@ impl Standby {
         let Some(stream) = self.streams.get_mut(symbol) else { return };
         let book = stream.books.iter().find(|book| book.leg == arrival.leg && book.verified);
         let Some(matched) = book.map(|book| check(&book.text)) else { return };
-        if !judge(&mut stream.check, Some(matched), &mut self.counts) {
+        if !judge(&mut stream.check, Evidence::Change, Some(matched), &mut self.counts) {
             self.fail(arrival, symbol, BreakReason::Checksum, out);
         }
     }
@@ -373,11 +379,11 @@ impl Standby {
 }
 
 /// Whether a book may go on being shown.
-pub(crate) fn judge(check: &mut Check, matched: Option<bool>, counts: &mut FeedCounts) -> bool {
+pub(crate) fn judge(check: &mut Check, evidence: Evidence, matched: Option<bool>, counts: &mut FeedCounts) -> bool {
     let Some(matched) = matched else { return true };
     let counted = if matched { &mut counts.checksums_matched } else { &mut counts.checksums_failed };
     *counted += 1;
-    match check.judge(matched) {
+    match check.judge(evidence, matched) {
         Judgement::Right | Judgement::Tolerated => true,
         Judgement::PutAside => {
             counts.checks_put_aside += 1;

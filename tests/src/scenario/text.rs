@@ -8,10 +8,11 @@ use super::{
     truth::{SCALE, Truth},
 };
 use connectors::{
-    decoder::Decoder,
+    decoder::{Decoder, Repair},
     raw::{RawFrame, RawKind, RawPayload},
     venue_feed::{Undecodable, listings::Listings},
 };
+use foldhash::HashMap;
 use market::{Event, Level, Side, TickChange, U256};
 use std::{fmt::Write, sync::Arc};
 
@@ -21,6 +22,15 @@ const CHECKSUM_LEVELS: usize = 10;
 /// The real decoders of one process.
 pub(super) struct Texts {
     decoder: Decoder,
+    /// When each connection told of each symbol last.
+    said_ns: HashMap<(Arc<str>, String), u64>,
+}
+
+/// So long an instrument must have been quiet on a leg at least before another that ticks may take over from it.
+const QUIET_NS: u64 = 2_000_000_000;
+
+fn conn(leg: &LegState) -> Arc<str> {
+    format!("leg {}", leg.id.0).into()
 }
 
 impl Texts {
@@ -29,7 +39,7 @@ impl Texts {
     /// # Errors
     /// [`Undecodable`].
     pub(super) fn new(listings: Listings, legs: &[LegState]) -> Result<Self, Undecodable> {
-        let mut texts = Self { decoder: Decoder::new(Arc::new(listings)) };
+        let mut texts = Self { decoder: Decoder::new(Arc::new(listings)), said_ns: HashMap::default() };
         for leg in legs {
             texts.decode(0, 0, leg, RawKind::Send, None, String::new())?;
         }
@@ -66,7 +76,9 @@ impl Texts {
         let text = match said {
             Said::Heartbeat => return self.decode(now_ns, position, leg, RawKind::Alive, None, String::new()),
             Said::Changed(market, _) | Said::Whole(market, _) => {
-                truths.get(*market).map(|truth| spell(said, truth)).unwrap_or_default()
+                let Some(truth) = truths.get(*market) else { return Ok(Vec::new()) };
+                self.said_ns.insert((conn(leg), truth.symbol.clone()), now_ns);
+                spell(said, truth)
             }
         };
         self.decode(now_ns, position, leg, RawKind::Ws, None, text)
@@ -99,15 +111,19 @@ impl Texts {
         url: Option<String>,
         text: String,
     ) -> Result<Vec<Event>, Undecodable> {
-        let (conn, url, raw) = (format!("leg {}", leg.id.0).into(), url.map(Into::into), RawPayload::Text(text));
+        let (conn, url, raw) = (conn(leg), url.map(Into::into), RawPayload::Text(text));
         let mut events = Vec::new();
         self.decoder.decode(leg.venue, &RawFrame { ts_ns, kind, conn, url, raw }, position, &mut events)?;
         Ok(events)
     }
 
-    /// Whether some book must be subscribed to anew.
-    pub(super) fn repairs(&mut self) -> bool {
-        !self.decoder.repairs().is_empty()
+    /// Whether some book must be subscribed to anew although its leg told of it lately.
+    pub(super) fn repairs(&mut self, now_ns: u64) -> bool {
+        let lately = |repair: &Repair| {
+            let said = self.said_ns.get(&(Arc::clone(&repair.conn), repair.symbol.to_string()));
+            said.is_some_and(|said_ns| now_ns < said_ns + QUIET_NS)
+        };
+        self.decoder.repairs().iter().any(lately)
     }
 }
 

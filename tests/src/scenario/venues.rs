@@ -258,7 +258,8 @@ impl World {
             self.checker.told(market, self.now_ns, place);
         }
         let run = server.run;
-        let repairs = server.texts.as_mut().is_some_and(Texts::repairs);
+        let now_ns = self.now_ns;
+        let repairs = server.texts.as_mut().is_some_and(|texts| texts.repairs(now_ns));
         if repairs && heard.repair.is_none() {
             self.fail("a decoder wants a book repaired that is right");
         }
