@@ -16,6 +16,10 @@ const HEARD_EVERY_NS: u64 = 200_000_000;
 
 /// A leg that ticks is looked after this often: whether one of its instruments has fallen silent.
 const LOOK_AFTER_EVERY_NS: u64 = 500_000_000;
+/// A leg without any frame for so long stood still as a whole.
+const PAUSE_NS: u64 = 1_500_000_000;
+/// After that nothing of it counts as silent for so long.
+const RECOVERY_NS: u64 = 5_000_000_000;
 
 #[derive(Debug)]
 struct Leg {
@@ -24,8 +28,28 @@ struct Leg {
     heard_ns: Option<u64>,
     /// Messages that came on it.
     messages: u64,
+    /// When its last frame came.
+    ticked_ns: u64,
     /// When its instruments are looked after next.
     look_after_ns: u64,
+}
+
+impl Leg {
+    /// A frame came; whether the leg's instruments are to be looked after now.
+    fn ticks(&mut self, now_ns: u64) -> bool {
+        let paused = now_ns >= self.ticked_ns.saturating_add(PAUSE_NS);
+        self.ticked_ns = now_ns;
+        if paused {
+            // What came meanwhile waits behind this frame; before that is read nobody was silent.
+            self.look_after_ns = now_ns.saturating_add(RECOVERY_NS);
+            return false;
+        }
+        let due = now_ns >= self.look_after_ns;
+        if due {
+            self.look_after_ns = now_ns.saturating_add(LOOK_AFTER_EVERY_NS);
+        }
+        due
+    }
 }
 
 /// One instrument's book on one connection is wrong: the connection should subscribe to it anew.
@@ -81,12 +105,15 @@ impl Decoder {
         if decoded.is_err() && is_torn(frame) && feed.torn(arrival, out) && !self.torn.contains(&leg) {
             self.torn.push(leg);
         }
-        let ticks = matches!(frame.kind, RawKind::Ws | RawKind::Alive);
-        if let Some(ticking) = self.legs.get_mut(usize::from(leg.0)).filter(|_| ticks)
-            && frame.ts_ns >= ticking.look_after_ns
-        {
-            ticking.look_after_ns = frame.ts_ns.saturating_add(LOOK_AFTER_EVERY_NS);
-            feed.look_after(leg, frame.ts_ns);
+        match frame.kind {
+            RawKind::Ws | RawKind::Alive => {
+                let due = self.legs.get_mut(usize::from(leg.0)).is_some_and(|ticking| ticking.ticks(frame.ts_ns));
+                if due {
+                    feed.look_after(leg, frame.ts_ns);
+                }
+            }
+            RawKind::Open | RawKind::Close => self.torn.retain(|known| *known != leg),
+            RawKind::Send | RawKind::Http => {}
         }
         decoded
     }
@@ -101,6 +128,7 @@ impl Decoder {
                     venue,
                     heard_ns: None,
                     messages: 0,
+                    ticked_ns: 0,
                     look_after_ns: 0,
                 });
                 self.legs.len() - 1

@@ -273,7 +273,8 @@ fn ring_bounds(config: &Config) -> RingBounds {
 /// Listings with the configured names of assets, and steps.
 #[must_use]
 pub fn listings(config: &Config, directory: &Arc<Directory>) -> Listings {
-    config.instrument.iter().fold(Listings::new(Arc::clone(directory)), |listings, table| {
+    let listings = Listings::new(Arc::clone(directory)).with_silent_intervals(config.pipeline.silent_intervals);
+    config.instrument.iter().fold(listings, |listings, table| {
         let (venue, symbol) = (table.venue, &*table.symbol);
         let listings = match table.assets() {
             Some((asset_0, asset_1)) => listings.with_assets(venue, symbol, asset_0, asset_1),

@@ -59,7 +59,6 @@ pub struct CombinedFeed<M> {
     trades: HashMap<Box<str>, TradeKind>,
     /// The leg that streams came on last; REST replies belong to it.
     stream_leg: LegId,
-    repairs: Vec<(LegId, Box<str>)>,
     counts: FeedCounts,
     market: PhantomData<M>,
 }
@@ -68,10 +67,10 @@ impl<M: Market> CombinedFeed<M> {
     /// A feed that lists its instruments there.
     #[must_use]
     pub fn new(listings: Arc<Listings>) -> Self {
-        let (trades, repairs) = (HashMap::default(), Vec::new());
+        let trades = HashMap::default();
         let books = Numbered::new(M::VENUE, listings);
         let counts = FeedCounts::default();
-        Self { books, trades, stream_leg: LegId(0), repairs, counts, market: PhantomData }
+        Self { books, trades, stream_leg: LegId(0), counts, market: PhantomData }
     }
 
     fn depth(&mut self, arrival: Arrival<'_>, data: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
@@ -191,11 +190,10 @@ impl<M: Market> VenueFeed for CombinedFeed<M> {
     }
 
     fn look_after(&mut self, leg: LegId, now_ns: u64) {
-        let dead = self.books.dead(leg, now_ns);
-        self.repairs.extend(dead.into_iter().map(|symbol| (leg, symbol)));
+        self.books.look_after(leg, now_ns);
     }
 
     fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
-        std::mem::take(&mut self.repairs)
+        self.books.repairs()
     }
 }

@@ -50,7 +50,6 @@ pub struct Feed {
     opened: Vec<LegId>,
     /// The leg that messages came on last; REST replies belong to it.
     stream_leg: LegId,
-    repairs: Vec<(LegId, Box<str>)>,
     counts: FeedCounts,
 }
 
@@ -63,7 +62,6 @@ impl Feed {
             legs: HashMap::default(),
             opened: Vec::new(),
             stream_leg: LegId(0),
-            repairs: Vec::new(),
             counts: FeedCounts::default(),
         }
     }
@@ -202,12 +200,11 @@ impl VenueFeed for Feed {
     }
 
     fn look_after(&mut self, leg: LegId, now_ns: u64) {
-        let dead = self.books.dead(leg, now_ns);
-        self.repairs.extend(dead.into_iter().map(|symbol| (leg, symbol)));
+        self.books.look_after(leg, now_ns);
     }
 
     fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
-        std::mem::take(&mut self.repairs)
+        self.books.repairs()
     }
 }
 

@@ -23,7 +23,6 @@ const VENUE: Venue = Venue::Deribit;
 #[derive(Debug)]
 pub struct Feed {
     books: Numbered,
-    repairs: Vec<(LegId, Box<str>)>,
     counts: FeedCounts,
 }
 
@@ -31,7 +30,7 @@ impl Feed {
     /// A feed that lists its instruments there.
     #[must_use]
     pub fn new(listings: Arc<Listings>) -> Self {
-        Self { books: Numbered::new(VENUE, listings), repairs: Vec::new(), counts: FeedCounts::default() }
+        Self { books: Numbered::new(VENUE, listings), counts: FeedCounts::default() }
     }
 
     fn book(&mut self, arrival: Arrival<'_>, data: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
@@ -157,7 +156,6 @@ impl VenueFeed for Feed {
 
     fn connection(&mut self, arrival: Arrival<'_>, _out: &mut Vec<Event>) {
         self.books.reconnected(arrival.leg);
-        self.repairs.retain(|(leg, _)| *leg != arrival.leg);
     }
 
     fn counts_mut(&mut self) -> &mut FeedCounts {
@@ -169,15 +167,11 @@ impl VenueFeed for Feed {
     }
 
     fn look_after(&mut self, leg: LegId, now_ns: u64) {
-        for symbol in self.books.dead(leg, now_ns) {
-            if !self.repairs.iter().any(|(wanted, known)| *wanted == leg && *known == symbol) {
-                self.repairs.push((leg, symbol));
-            }
-        }
+        self.books.look_after(leg, now_ns);
     }
 
     fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
-        std::mem::take(&mut self.repairs)
+        self.books.repairs()
     }
 }
 

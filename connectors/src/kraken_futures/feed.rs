@@ -23,7 +23,6 @@ const VENUE: Venue = Venue::KrakenFutures;
 #[derive(Debug)]
 pub struct Feed {
     books: Numbered,
-    repairs: Vec<(LegId, Box<str>)>,
     counts: FeedCounts,
 }
 
@@ -31,7 +30,7 @@ impl Feed {
     /// A feed that lists its instruments there.
     #[must_use]
     pub fn new(listings: Arc<Listings>) -> Self {
-        Self { books: Numbered::new(VENUE, listings), repairs: Vec::new(), counts: FeedCounts::default() }
+        Self { books: Numbered::new(VENUE, listings), counts: FeedCounts::default() }
     }
 
     fn snapshot(&mut self, arrival: Arrival<'_>, text: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
@@ -96,12 +95,11 @@ impl VenueFeed for Feed {
     }
 
     fn look_after(&mut self, leg: LegId, now_ns: u64) {
-        let dead = self.books.dead(leg, now_ns);
-        self.repairs.extend(dead.into_iter().map(|symbol| (leg, symbol)));
+        self.books.look_after(leg, now_ns);
     }
 
     fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
-        std::mem::take(&mut self.repairs)
+        self.books.repairs()
     }
 }
 

@@ -32,7 +32,6 @@ pub struct Feed {
     books: Numbered,
     /// The leg that messages came on last; REST replies belong to it.
     stream_leg: LegId,
-    repairs: Vec<(LegId, Box<str>)>,
     counts: FeedCounts,
 }
 
@@ -41,7 +40,7 @@ impl Feed {
     #[must_use]
     pub fn new(listings: Arc<Listings>) -> Self {
         let books = Numbered::new(VENUE, listings);
-        Self { books, stream_leg: LegId(0), repairs: Vec::new(), counts: FeedCounts::default() }
+        Self { books, stream_leg: LegId(0), counts: FeedCounts::default() }
     }
 
     fn update(&mut self, arrival: Arrival<'_>, data: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
@@ -141,12 +140,11 @@ impl VenueFeed for Feed {
     }
 
     fn look_after(&mut self, leg: LegId, now_ns: u64) {
-        let dead = self.books.dead(leg, now_ns);
-        self.repairs.extend(dead.into_iter().map(|symbol| (leg, symbol)));
+        self.books.look_after(leg, now_ns);
     }
 
     fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
-        std::mem::take(&mut self.repairs)
+        self.books.repairs()
     }
 }
 

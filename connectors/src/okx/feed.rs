@@ -55,7 +55,6 @@ pub struct Feed {
     known: HashMap<Box<str>, Known>,
     /// What stands still, as each leg was told.
     standing: Vec<(LegId, Service)>,
-    repairs: Vec<(LegId, Box<str>)>,
     counts: FeedCounts,
 }
 
@@ -76,7 +75,6 @@ impl Feed {
             arrived: Standby::new(VENUE, listings),
             known: HashMap::default(),
             standing: Vec::new(),
-            repairs: Vec::new(),
             counts: FeedCounts::default(),
         }
     }
@@ -164,7 +162,7 @@ impl Feed {
             if let Some(event) = out.last_mut() {
                 event.body = Body::Broken(BreakReason::Checksum);
             }
-            self.repair(arrival.leg, symbol);
+            self.numbered.repair(arrival.leg, symbol);
         } else if snapshot {
             let window = Window::Best(depth);
             return self.numbered.stands(
@@ -198,12 +196,6 @@ impl Feed {
             self.arrived.snapshot(arrival, text, check, out)
         } else {
             self.arrived.update(arrival, text, check, out)
-        }
-    }
-
-    fn repair(&mut self, leg: LegId, symbol: &str) {
-        if !self.repairs.iter().any(|(wanted, known)| *wanted == leg && **known == *symbol) {
-            self.repairs.push((leg, symbol.into()));
         }
     }
 
@@ -369,7 +361,6 @@ impl VenueFeed for Feed {
         self.arrived.lose_all(arrival, BreakReason::Unsubscribed, out);
         self.known.values_mut().for_each(|known| known.mirrors.forget(arrival.leg));
         self.standing.retain(|(leg, _)| *leg != arrival.leg);
-        self.repairs.retain(|(leg, _)| *leg != arrival.leg);
     }
 
     fn torn(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) -> bool {
@@ -391,14 +382,12 @@ impl VenueFeed for Feed {
     }
 
     fn look_after(&mut self, leg: LegId, now_ns: u64) {
-        for symbol in self.numbered.dead(leg, now_ns) {
-            self.repair(leg, &symbol);
-        }
+        self.numbered.look_after(leg, now_ns);
         self.arrived.look_after(leg, now_ns);
     }
 
     fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
-        let mut repairs = std::mem::take(&mut self.repairs);
+        let mut repairs = self.numbered.repairs();
         repairs.append(&mut self.arrived.repairs());
         repairs
     }

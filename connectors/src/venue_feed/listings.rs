@@ -6,7 +6,7 @@
 use super::{Undecodable, assets, excerpt, number};
 use crate::live::protocol::Listed;
 use foldhash::{HashMap, HashSet};
-use market::{Body, Directory, Event, Instrument, LegId, Listing, Scale, Venue};
+use market::{Body, Directory, Event, Instrument, LegId, Listing, Scale, Venue, feed::SILENT_INTERVALS};
 use std::{borrow::Cow, sync::Arc};
 
 /// Longest symbol taken from a venue, in bytes; `ibc/` denominations have 68.
@@ -43,6 +43,8 @@ pub struct Listings {
     unknown: u64,
     /// The symbols that were subscribed to, of venues where that is known.
     only: HashMap<Venue, HashSet<Box<str>>>,
+    /// See [`Listings::with_silent_intervals`].
+    silent_intervals: Option<u64>,
 }
 
 impl Listings {
@@ -125,6 +127,19 @@ impl Listings {
     pub fn with_only<'a>(mut self, venue: Venue, symbols: impl IntoIterator<Item = &'a str>) -> Self {
         self.only.entry(venue).or_default().extend(symbols.into_iter().map(Box::from));
         self
+    }
+
+    /// Says how many of its median intervals an instrument may be silent before another leg takes over; 0 for never, and
+    /// then no subscription counts as dead either.
+    #[must_use]
+    pub fn with_silent_intervals(mut self, intervals: u64) -> Self {
+        self.silent_intervals = Some(intervals);
+        self
+    }
+
+    /// The same as it holds.
+    pub(crate) fn silent_intervals(&self) -> u64 {
+        self.silent_intervals.unwrap_or(SILENT_INTERVALS)
     }
 
     /// The directory that is filled.

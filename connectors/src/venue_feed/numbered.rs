@@ -55,11 +55,12 @@ pub(crate) struct BookText<'a, L> {
 #[derive(Debug)]
 pub(crate) struct Numbered {
     streams: Streams<NumberedStream>,
+    repairs: Vec<(LegId, Box<str>)>,
 }
 
 impl Numbered {
     pub(crate) fn new(venue: Venue, listings: Arc<Listings>) -> Self {
-        Self { streams: Streams::new(venue, listings) }
+        Self { streams: Streams::new(venue, listings), repairs: Vec::new() }
     }
 
     /// The only symbol there is.
@@ -155,6 +156,7 @@ impl Numbered {
     ) -> Result<(), Undecodable> {
         let BookText { symbol, window, venue_ns, .. } = text;
         let stream = self.stream(symbol, arrival, out)?;
+        stream.beat(arrival);
         let sequence = Sequence::Venue { first: last.saturating_add(1), last };
         let body = Body::Delta(Delta { sequence, scale: stream.steps.scale(), changes: Vec::new(), window });
         out.push(Event::of(stream.symbol, arrival.leg, arrival.frame.ts_ns, venue_ns, body));
@@ -163,6 +165,7 @@ impl Numbered {
 
     /// The leg's connection began or ended: what it says from now on is another subscription's.
     pub(crate) fn reconnected(&mut self, leg: LegId) {
+        self.repairs.retain(|(wanted, _)| *wanted != leg);
         for (_, stream) in self.streams.sorted_mut() {
             for (_, pulse) in stream.pulses.iter_mut().filter(|(known, _)| *known == leg) {
                 pulse.forget();
@@ -170,15 +173,32 @@ impl Numbered {
         }
     }
 
-    /// The instruments whose subscription on a leg that ticks counts as dead.
-    pub(crate) fn dead(&mut self, leg: LegId, now_ns: u64) -> Vec<Box<str>> {
-        let mut dead = Vec::new();
+    /// Looks for instruments whose subscription on a leg that ticks counts as dead.
+    pub(crate) fn look_after(&mut self, leg: LegId, now_ns: u64) {
+        if self.streams.silent_intervals() == 0 {
+            return;
+        }
+        let mut dead: Vec<Box<str>> = Vec::new();
         for (symbol, stream) in self.streams.sorted_mut() {
+            let others = stream.pulses.iter().filter(|(known, _)| *known != leg);
+            let elsewhere_ns = others.filter_map(|(_, pulse)| pulse.last_ns()).max();
             let pulse = stream.pulses.iter_mut().find(|(known, _)| *known == leg);
-            if pulse.is_some_and(|(_, pulse)| pulse.dies(now_ns)) {
+            if pulse.is_some_and(|(_, pulse)| pulse.dies(now_ns, elsewhere_ns)) {
                 dead.push(symbol.into());
             }
         }
-        dead
+        dead.iter().for_each(|symbol| self.repair(leg, symbol));
+    }
+
+    /// Asks for a subscription anew to one instrument on one leg.
+    pub(crate) fn repair(&mut self, leg: LegId, symbol: &str) {
+        if !self.repairs.iter().any(|(wanted, known)| *wanted == leg && **known == *symbol) {
+            self.repairs.push((leg, symbol.into()));
+        }
+    }
+
+    /// Takes what is to be subscribed to anew.
+    pub(crate) fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
+        std::mem::take(&mut self.repairs)
     }
 }

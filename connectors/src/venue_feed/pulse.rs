@@ -2,17 +2,25 @@
 //!
 //! Never: a clock; times are passed in.
 
-use market::feed::{PULSE_INTERVALS as INTERVALS, SILENT_INTERVALS, SILENT_NS_MIN};
+use market::feed::{PULSE_INTERVALS as INTERVALS, SILENT_NS_MIN};
 
 /// So many times its median interval before its subscription counts as dead, although its connection ticks.
 pub(crate) const DEAD_INTERVALS: u64 = 50;
 /// And at least this long, in nanoseconds.
 pub(crate) const DEAD_NS_MIN: u64 = 5_000_000_000;
+/// A silence that all legs share is the market's, or ours; only so long after does it count against one of them.
+const SHARED_NS_MIN: u64 = 60_000_000_000;
+/// And after so many median intervals.
+const SHARED_INTERVALS: u64 = 500;
+/// A leg that is so much ahead of another has ticked while the other did not; less is a race after a pause.
+const AHEAD_NS_MIN: u64 = 250_000_000;
 
 /// The last intervals between two signs of one instrument.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pulse {
     last_ns: u64,
+    /// The sign before the last one.
+    before_ns: u64,
     intervals: Vec<u64>,
     next: usize,
     /// When it was last called dead.
@@ -22,7 +30,8 @@ pub(crate) struct Pulse {
 impl Pulse {
     /// The instrument said something.
     pub(crate) fn beat(&mut self, now_ns: u64) {
-        let since_ns = now_ns.saturating_sub(std::mem::replace(&mut self.last_ns, now_ns));
+        self.before_ns = std::mem::replace(&mut self.last_ns, now_ns);
+        let since_ns = now_ns.saturating_sub(self.before_ns);
         self.told_ns = 0;
         if since_ns == now_ns {
             return;
@@ -37,7 +46,7 @@ impl Pulse {
 
     /// The connection is another: nothing was said on it yet.
     pub(crate) fn forget(&mut self) {
-        (self.last_ns, self.told_ns) = (0, 0);
+        (self.last_ns, self.before_ns, self.told_ns) = (0, 0, 0);
     }
 
     /// When it last said something, if it did on this connection.
@@ -61,14 +70,28 @@ impl Pulse {
             && self.median_ns().is_some_and(|median| quiet_ns >= median.saturating_mul(intervals))
     }
 
-    /// Whether it is silent for longer than it ever should.
-    pub(crate) fn is_silent(&self, now_ns: u64) -> bool {
-        self.quiet_for(now_ns, SILENT_NS_MIN, SILENT_INTERVALS)
+    /// Whether it is silent for longer than it ever should, by so many intervals; never if that is 0.
+    pub(crate) fn is_silent(&self, now_ns: u64, intervals: u64) -> bool {
+        intervals > 0 && self.quiet_for(now_ns, SILENT_NS_MIN, intervals)
     }
 
-    /// Whether its subscription counts as dead; told once, and again each time that it has lasted so long again.
-    pub(crate) fn dies(&mut self, now_ns: u64) -> bool {
-        let dead = self.quiet_for(now_ns, DEAD_NS_MIN, DEAD_INTERVALS)
+    /// Whether it had ticked on while another did not, before what it says just now.
+    pub(crate) fn is_ahead_of(&self, other: &Self) -> bool {
+        self.before_ns >= other.last_ns.saturating_add(AHEAD_NS_MIN)
+    }
+
+    /// Whether another had ticked on while it did not.
+    pub(crate) fn is_behind(&self, other: &Self) -> bool {
+        other.last_ns >= self.last_ns.saturating_add(AHEAD_NS_MIN)
+    }
+
+    /// Whether its subscription counts as dead, given when the instrument last said something on any other leg that
+    /// carries it; told once, and again each time that it has lasted so long again.
+    pub(crate) fn dies(&mut self, now_ns: u64, elsewhere_ns: Option<u64>) -> bool {
+        let shared = elsewhere_ns.is_some_and(|other_ns| other_ns < self.last_ns.saturating_add(AHEAD_NS_MIN));
+        let (least_ns, intervals) =
+            if shared { (SHARED_NS_MIN, SHARED_INTERVALS) } else { (DEAD_NS_MIN, DEAD_INTERVALS) };
+        let dead = self.quiet_for(now_ns, least_ns, intervals)
             && now_ns >= self.told_ns.saturating_add(now_ns.saturating_sub(self.last_ns).min(60 * SILENT_NS_MIN) / 2);
         if dead {
             self.told_ns = now_ns;
@@ -96,26 +119,47 @@ mod tests {
     #[test]
     fn a_busy_instrument_is_silent_after_two_seconds_and_dead_after_five() {
         let (mut pulse, last_ns) = beating(50);
-        assert!(!pulse.is_silent(last_ns + 1_999 * MS));
-        assert!(pulse.is_silent(last_ns + 2_000 * MS));
-        assert!(!pulse.dies(last_ns + 4_999 * MS));
-        assert!(pulse.dies(last_ns + 5_000 * MS));
-        assert!(!pulse.dies(last_ns + 5_100 * MS), "told once");
-        assert!(pulse.dies(last_ns + 11_000 * MS), "and again");
+        assert!(!pulse.is_silent(last_ns + 1_999 * MS, 20));
+        assert!(pulse.is_silent(last_ns + 2_000 * MS, 20));
+        assert!(!pulse.dies(last_ns + 4_999 * MS, None));
+        assert!(pulse.dies(last_ns + 5_000 * MS, None));
+        assert!(!pulse.dies(last_ns + 5_100 * MS, None), "told once");
+        assert!(pulse.dies(last_ns + 11_000 * MS, None), "and again");
         pulse.beat(last_ns + 12_000 * MS);
-        assert!(!pulse.is_silent(last_ns + 13_000 * MS));
+        assert!(!pulse.is_silent(last_ns + 13_000 * MS, 20));
+    }
+
+    #[test]
+    fn a_silence_that_all_legs_share_is_the_markets() {
+        let (mut pulse, last_ns) = beating(50);
+        assert!(!pulse.dies(last_ns + 30_000 * MS, Some(last_ns + 10 * MS)));
+        assert!(pulse.dies(last_ns + 30_000 * MS, Some(last_ns + 20_000 * MS)), "another ticks on");
+        let (mut pulse, last_ns) = beating(50);
+        assert!(pulse.dies(last_ns + 60_000 * MS, Some(last_ns)), "not for ever");
+    }
+
+    #[test]
+    fn the_first_word_after_a_pause_is_no_proof_against_the_others() {
+        let ((mut one, last_ns), (mut other, _)) = (beating(50), beating(50));
+        one.beat(last_ns + 2_100 * MS);
+        assert!(other.is_silent(last_ns + 2_100 * MS, 20) && !one.is_ahead_of(&other), "it was quiet as well");
+        one.beat(last_ns + 2_200 * MS);
+        assert!(one.is_ahead_of(&other));
+        other.beat(last_ns + 2_201 * MS);
+        assert!(!one.is_ahead_of(&other));
+        assert!(!other.is_silent(last_ns + 60_000 * MS, 0), "never if that is switched off");
     }
 
     #[test]
     fn a_slow_one_may_be_quiet_and_an_unknown_one_says_nothing() {
         let (mut pulse, last_ns) = beating(1_000);
-        assert!(!pulse.is_silent(last_ns + 19_000 * MS));
-        assert!(pulse.is_silent(last_ns + 20_000 * MS));
-        assert!(!pulse.dies(last_ns + 49_000 * MS));
+        assert!(!pulse.is_silent(last_ns + 19_000 * MS, 20));
+        assert!(pulse.is_silent(last_ns + 20_000 * MS, 20));
+        assert!(!pulse.dies(last_ns + 49_000 * MS, None));
         pulse.forget();
-        assert!(!pulse.is_silent(last_ns + 99_000 * MS));
+        assert!(!pulse.is_silent(last_ns + 99_000 * MS, 20));
         let mut young = Pulse::default();
         (0..20).for_each(|at| young.beat((1 + at) * MS));
-        assert!(!young.is_silent(60_000 * MS));
+        assert!(!young.is_silent(60_000 * MS, 20));
     }
 }

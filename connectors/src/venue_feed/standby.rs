@@ -15,7 +15,9 @@ use super::{
     text_book::TextBook,
     trades::{MadeIds, TradeText, UnnamedTrade},
 };
-use market::{Body, Delta, Event, LegId, Sequence, Snapshot, SymbolId, Venue, Window, guard::BreakReason};
+use market::{
+    Body, Delta, Event, LegId, Sequence, Snapshot, SymbolId, Venue, Window, feed::SILENT_NS_MIN, guard::BreakReason,
+};
 use std::sync::Arc;
 
 /// One instrument.
@@ -26,6 +28,8 @@ pub(crate) struct StandbyStream {
     pub(crate) steps: Steps,
     /// The leg whose book is shown; none while no leg has one that is verified.
     active: Option<LegId>,
+    /// Where in the order of arrival a book was taken over last.
+    taken_at: Option<u64>,
     check: Check,
     books: Vec<LegBook>,
 }
@@ -48,8 +52,32 @@ struct LegBook {
 pub(crate) struct Standby {
     streams: Streams<StandbyStream>,
     repairs: Vec<(LegId, Box<str>)>,
+    ticking: Ticking,
     /// What happened; the feed's own counts are added to it.
     pub(crate) counts: FeedCounts,
+}
+
+/// When each leg was heard last, of whatever it carries.
+#[derive(Debug)]
+struct Ticking {
+    /// See [`Listings::with_silent_intervals`].
+    intervals: u64,
+    legs: Vec<(LegId, u64)>,
+}
+
+impl Ticking {
+    fn ticks(&mut self, leg: LegId, now_ns: u64) {
+        match self.legs.iter_mut().find(|(known, _)| *known == leg) {
+            Some((_, heard_ns)) => *heard_ns = now_ns,
+            None => self.legs.push((leg, now_ns)),
+        }
+    }
+
+    /// Whether a leg said anything lately; a book of one that did not may be as old as its silence.
+    fn is(&self, leg: LegId, now_ns: u64) -> bool {
+        let heard = self.legs.iter().find(|(known, _)| *known == leg);
+        heard.is_some_and(|(_, heard_ns)| now_ns < heard_ns.saturating_add(SILENT_NS_MIN))
+    }
 }
 
 /// What becomes of a book after a message was applied to it, if its check says nothing against it.
@@ -64,7 +92,7 @@ enum Place {
 
 impl StandbyStream {
     fn new(symbol: SymbolId, steps: Steps) -> Self {
-        Self { symbol, steps, active: None, check: Check::default(), books: Vec::new() }
+        Self { symbol, steps, active: None, taken_at: None, check: Check::default(), books: Vec::new() }
     }
 
     /// The book of a leg, an empty one if it had none.
@@ -77,10 +105,16 @@ impl StandbyStream {
         self.books.get_mut(at)
     }
 
-    fn place(&self, leg: LegId, now_ns: u64) -> Place {
-        let Some(active) = self.active.filter(|active| *active != leg) else { return Place::Shown };
-        let silent = self.books.iter().any(|book| book.leg == active && book.pulse.is_silent(now_ns));
-        if silent { Place::TakesOver } else { Place::StandsBy }
+    fn place(&self, arrival: Arrival<'_>, whole: bool, intervals: u64) -> Place {
+        let Some(active) = self.active else { return if whole { Place::Shown } else { Place::TakesOver } };
+        if active == arrival.leg {
+            return Place::Shown;
+        }
+        let of = |leg| self.books.iter().find(move |book| book.leg == leg);
+        let (Some(own), Some(shown)) = (of(arrival.leg), of(active)) else { return Place::StandsBy };
+        let silent = shown.pulse.is_silent(arrival.frame.ts_ns, intervals) && own.pulse.is_ahead_of(&shown.pulse);
+        // Two whole books at one place in the order of arrival would be one too many.
+        if silent && self.taken_at != Some(arrival.position) { Place::TakesOver } else { Place::StandsBy }
     }
 
     /// A leg's whole book as an event.
@@ -95,19 +129,33 @@ impl StandbyStream {
 
     /// The book of a leg counts no more. If it was the shown one, another verified book takes over: the one that ticked
     /// last. Whether one did.
-    fn lost(&mut self, subject: Subject<'_>, arrival: Arrival<'_>, reason: BreakReason, out: &mut Vec<Event>) -> bool {
+    fn lost(
+        &mut self,
+        subject: Subject<'_>,
+        arrival: Arrival<'_>,
+        reason: BreakReason,
+        ticking: &Ticking,
+        out: &mut Vec<Event>,
+    ) -> bool {
         if let Some(book) = self.books.iter_mut().find(|book| book.leg == arrival.leg) {
             book.verified = false;
         }
         if self.active != Some(arrival.leg) {
             return false;
         }
-        let verified = self.books.iter().filter(|book| book.verified);
+        let now_ns = arrival.frame.ts_ns;
+        let shown = self.books.iter().find(|book| book.leg == arrival.leg);
+        let behind = |book: &LegBook| shown.is_some_and(|shown| book.pulse.is_behind(&shown.pulse));
+        let silent = |book: &LegBook| book.pulse.is_silent(now_ns, ticking.intervals);
+        // A silence that it shares with the shown one is the market's.
+        let lives = |book: &&LegBook| ticking.is(book.leg, now_ns) && !(silent(book) && behind(book));
+        let verified = self.books.iter().filter(|book| book.verified).filter(lives);
         // Of several that ticked at one moment the first.
         let standby = verified.rev().max_by_key(|book| book.pulse.last_ns()).map(|book| book.leg);
         self.active = standby;
         let taken = standby.and_then(|leg| self.whole(subject, leg, arrival));
         let taken_over = taken.is_some();
+        self.taken_at = taken_over.then_some(arrival.position);
         let broken = || Event::of(self.symbol, arrival.leg, arrival.frame.ts_ns, 0, Body::Broken(reason));
         out.push(taken.unwrap_or_else(broken));
         taken_over
@@ -139,7 +187,8 @@ impl LegBook {
 impl Standby {
     pub(crate) fn new(venue: Venue, listings: Arc<Listings>) -> Self {
         let streams = Streams::new(venue, listings);
-        Self { streams, repairs: Vec::new(), counts: FeedCounts::default() }
+        let ticking = Ticking { intervals: streams.silent_intervals(), legs: Vec::new() };
+        Self { streams, repairs: Vec::new(), ticking, counts: FeedCounts::default() }
     }
 
     /// What is known of a symbol, which is listed if it is new.
@@ -171,6 +220,7 @@ impl Standby {
         check: impl FnOnce(&TextBook) -> Option<bool>,
         out: &mut Vec<Event>,
     ) -> Result<(), Undecodable> {
+        self.ticking.ticks(arrival.leg, arrival.frame.ts_ns);
         let stream = self.stream(text.symbol, arrival, out)?;
         if let Some(book) = stream.book(arrival.leg) {
             book.heard(arrival.frame.ts_ns).text.clear();
@@ -190,6 +240,7 @@ impl Standby {
         check: impl FnOnce(&TextBook) -> Option<bool>,
         out: &mut Vec<Event>,
     ) -> Result<(), Undecodable> {
+        self.ticking.ticks(arrival.leg, arrival.frame.ts_ns);
         let stream = self.stream(text.symbol, arrival, out)?;
         if !stream.book(arrival.leg).is_some_and(|book| book.heard(arrival.frame.ts_ns).verified) {
             self.counts.ignored += 1;
@@ -216,7 +267,7 @@ impl Standby {
                 return Err(error);
             }
         };
-        let (place, now_ns) = (stream.place(arrival.leg, arrival.frame.ts_ns), arrival.frame.ts_ns);
+        let (place, now_ns) = (stream.place(arrival, snapshot, self.ticking.intervals), arrival.frame.ts_ns);
         let Some(book) = stream.book(arrival.leg) else { return Ok(()) };
         let window = book.window;
         let matched = if book.apply(levels) { check(&book.text) } else { Some(false) };
@@ -234,6 +285,7 @@ impl Standby {
             }
             Place::TakesOver => {
                 let silent = stream.active.replace(arrival.leg);
+                stream.taken_at = Some(arrival.position);
                 out.extend(stream.whole(subject, arrival.leg, arrival));
                 self.counts.switches += 1;
                 if let Some(silent) = silent {
@@ -284,7 +336,7 @@ impl Standby {
     pub(crate) fn lose(&mut self, arrival: Arrival<'_>, symbol: &str, reason: BreakReason, out: &mut Vec<Event>) {
         let subject = Subject { venue: self.streams.venue(), symbol };
         if let Some(stream) = self.streams.get_mut(symbol) {
-            self.counts.switches += u64::from(stream.lost(subject, arrival, reason, out));
+            self.counts.switches += u64::from(stream.lost(subject, arrival, reason, &self.ticking, out));
         }
     }
 
@@ -303,7 +355,7 @@ impl Standby {
         let venue = self.streams.venue();
         let mut switches = 0;
         for (symbol, stream) in self.streams.sorted_mut() {
-            switches += u64::from(stream.lost(Subject { venue, symbol }, arrival, reason, out));
+            switches += u64::from(stream.lost(Subject { venue, symbol }, arrival, reason, &self.ticking, out));
             if let Some(book) = stream.books.iter_mut().find(|book| book.leg == arrival.leg) {
                 book.pulse.forget();
             }
@@ -362,10 +414,16 @@ impl Standby {
 
     /// The instruments whose subscription on a leg that ticks counts as dead are to be subscribed to anew.
     pub(crate) fn look_after(&mut self, leg: LegId, now_ns: u64) {
+        self.ticking.ticks(leg, now_ns);
+        if self.ticking.intervals == 0 {
+            return;
+        }
         let mut dead: Vec<Box<str>> = Vec::new();
         for (symbol, stream) in self.streams.sorted_mut() {
+            let others = stream.books.iter().filter(|book| book.leg != leg);
+            let elsewhere_ns = others.filter_map(|book| book.pulse.last_ns()).max();
             let book = stream.books.iter_mut().find(|book| book.leg == leg);
-            if book.is_some_and(|book| book.pulse.dies(now_ns)) {
+            if book.is_some_and(|book| book.pulse.dies(now_ns, elsewhere_ns)) {
                 dead.push(symbol.into());
             }
         }

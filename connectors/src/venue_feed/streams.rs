@@ -28,6 +28,11 @@ impl<T> Streams<T> {
         self.venue
     }
 
+    /// See [`Listings::with_silent_intervals`].
+    pub(crate) fn silent_intervals(&self) -> u64 {
+        self.listings.silent_intervals()
+    }
+
     pub(crate) fn get(&self, symbol: &str) -> Option<&T> {
         self.by_symbol.get(symbol)
     }

@@ -58,7 +58,8 @@ impl World {
             let reached = self.truths.iter().enumerate();
             let reached = reached.filter_map(|(market, truth)| Some((&*truth.name, self.store.epoch(market)?)));
             let epochs = reached.map(|(name, epoch)| (name.into(), epoch)).collect();
-            let listings = Listings::new(Arc::clone(&server.directory)).with_epochs(epochs, block);
+            let listings =
+                Listings::new(Arc::clone(&server.directory)).with_epochs(epochs, block).with_silent_intervals(0);
             match Texts::new(listings, &self.legs) {
                 Ok(texts) => server.texts = Some(texts),
                 Err(error) => self.fail(&format!("the decoders do not start: {error}")),

@@ -2,7 +2,7 @@
 //!
 //! Never: a drop that is not accounted for.
 
-use crate::raw::{RawFrame, RawKind};
+use crate::raw::RawFrame;
 use crate::venue_feed::{
     Undecodable,
     numbered::wire::{Wire, noise, recorded, replayed, survives, text},

@@ -60,14 +60,49 @@ fn an_instrument_that_falls_silent_on_a_leg_that_ticks_is_taken_over_within_two_
 #[test]
 fn what_was_silent_counts_again_only_after_a_whole_book() {
     let mut wire = beating();
-    wire.now_ns += 2_000 * MS;
-    wire.say(1, &update("BTCUSD", 60)).unwrap();
+    for _ in 0..2 {
+        wire.now_ns += 1_000 * MS;
+        wire.say(1, &update("BTCUSD", 60)).unwrap();
+    }
     wire.say(0, &update("BTCUSD", 61)).unwrap();
     assert_eq!(wire.kinds(), ["snapshot"]);
     wire.connection(1, RawKind::Close);
     assert_eq!((wire.kinds(), wire.feed.active("BTCUSD")), (vec!["broken"], None), "nobody knows what it left out");
     wire.say(0, &whole("BTCUSD")).unwrap();
     assert_eq!((wire.kinds(), wire.feed.active("BTCUSD")), (vec!["snapshot"], Some(LegId(0))));
+}
+
+#[test]
+fn the_leg_that_speaks_first_after_a_pause_takes_nothing_over() {
+    let mut wire = beating();
+    wire.now_ns += 10_000 * MS;
+    wire.say(1, &update("BTCUSD", 70)).unwrap();
+    wire.now_ns += MS;
+    wire.say(0, &update("BTCUSD", 70)).unwrap();
+    assert_eq!((wire.kinds(), wire.feed.active("BTCUSD")), (vec!["delta"], Some(LegId(0))));
+    assert!(wire.feed.repairs().is_empty());
+}
+
+#[test]
+fn a_leg_that_fell_silent_itself_takes_nothing_over() {
+    let mut wire = beating();
+    // The second leg's book of one instrument is two seconds old, all of its books are when it says nothing at all.
+    for _ in 0..41 {
+        wire.now_ns += EVERY_NS;
+        for (leg, symbol) in [(0, "BTCUSD"), (0, "ETHUSD"), (1, "ETHUSD")] {
+            wire.say(leg, &update(symbol, 80)).unwrap();
+        }
+    }
+    wire.kinds();
+    wire.connection(0, RawKind::Close);
+    assert_eq!(wire.kinds(), ["broken", "snapshot"], "an old book is shown by nobody");
+    assert_eq!((wire.feed.active("BTCUSD"), wire.feed.active("ETHUSD")), (None, Some(LegId(1))));
+    wire.say(1, &update("BTCUSD", 81)).unwrap();
+    assert_eq!((wire.kinds(), wire.feed.active("BTCUSD")), (vec!["snapshot"], Some(LegId(1))), "it ticks after all");
+    let mut wire = beating();
+    wire.now_ns += 2_000 * MS;
+    wire.connection(0, RawKind::Close);
+    assert_eq!(wire.kinds(), ["broken", "broken"]);
 }
 
 #[test]
