@@ -44,10 +44,24 @@ pub enum TradeVerdict {
 /// since only a bound in trades holds in memory: at 10 trades a second it is some 7 minutes.
 pub const TRADES_REMEMBERED_MAX: usize = 4_096;
 
+/// Unknown late trades in a row, each above the one before it, after which their order is the venue's: one absurd id, or
+/// ids that the venue begins anew, must not hold the last price for ever. A leg that lags by fewer turns nothing back, and
+/// a busy venue passes it within a second or a few.
+pub const LATE_RUN_MAX: u32 = 64;
+
+/// Late trades that follow each other upwards.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    length: u32,
+    last: u64,
+}
+
 /// Keeps one instrument's trades in order, and each of them single.
 #[derive(Clone, Debug, Default)]
 pub struct TradeGuard {
     last: Option<u64>,
+    /// Unknown late trades since the last shown one, as far back as they rise.
+    late: Option<Run>,
     /// Ids as 64-bit hashes, in the order of their coming: two among 4,096 are alike once in 10^12.
     recent: VecDeque<u64>,
     /// The same, to be found.
@@ -62,11 +76,20 @@ impl TradeGuard {
             return TradeVerdict::Duplicate;
         }
         self.remember(hash);
-        if self.last.is_none_or(|last| order > last) {
+        if self.last.is_none_or(|last| order > last) || self.is_late_for_long(order) {
             self.last = Some(order);
+            self.late = None;
             return TradeVerdict::Shown;
         }
         TradeVerdict::Late
+    }
+
+    /// Notes a late trade; whether so many have risen in a row that their order is the venue's.
+    fn is_late_for_long(&mut self, order: u64) -> bool {
+        let before = self.late.filter(|run| run.last < order).map_or(0, |run| run.length);
+        let length = before.saturating_add(1);
+        self.late = Some(Run { length, last: order });
+        length >= LATE_RUN_MAX
     }
 
     fn remember(&mut self, hash: u64) {
@@ -109,6 +132,60 @@ mod tests {
         assert_eq!(offer("ab-1"), Duplicate, "the last moment at which it is remembered");
         assert_eq!(offer("one more"), Shown);
         assert_eq!(offer("ab-1"), Shown, "the memory has its documented bound");
+    }
+
+    /// Offers orders, each under an id of its own; gives those that were shown.
+    fn shown(guard: &mut TradeGuard, orders: impl IntoIterator<Item = u64>) -> Vec<u64> {
+        orders.into_iter().filter(|order| guard.offer(*order, &format!("of {order}")) == Shown).collect()
+    }
+
+    #[test]
+    fn one_absurd_id_does_not_hold_the_last_price_for_ever() {
+        let run = u64::from(LATE_RUN_MAX);
+        for absurd in [u64::MAX, 1 << 60, 20_001 << 16] {
+            let mut guard = TradeGuard::default();
+            assert_eq!(shown(&mut guard, [5, absurd]), [5, absurd]);
+            let heals = 6 + run - 1;
+            assert_eq!(shown(&mut guard, 6..=20_000), (heals..=20_000).collect::<Vec<_>>(), "after {absurd}");
+            assert_eq!(guard.offer(7, "of 7"), Late, "its id is forgotten by then");
+            assert_eq!(guard.offer(20_000, "of 20000"), Duplicate);
+            assert_eq!(guard.offer(20_001, "of 20001"), Shown);
+        }
+    }
+
+    #[test]
+    fn an_order_that_the_venue_begins_anew_is_followed() {
+        let mut guard = TradeGuard::default();
+        shown(&mut guard, 1_000_000..1_010_000);
+        assert_eq!(shown(&mut guard, 1..=100), (u64::from(LATE_RUN_MAX)..=100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_leg_that_lags_turns_nothing_back() {
+        let lag = u64::from(LATE_RUN_MAX) - 1;
+        let mut guard = TradeGuard::default();
+        shown(&mut guard, [1_000]);
+        for round in 0..20 {
+            let history = 100 * round..100 * round + lag;
+            assert!(shown(&mut guard, history.filter(|order| *order < 1_000)).is_empty());
+            assert_eq!(shown(&mut guard, [3_000 + round]), [3_000 + round]);
+        }
+        // What is known already proves nothing, however often it comes.
+        for _ in 0..3 {
+            for order in 0..lag {
+                assert_eq!(guard.offer(order, &format!("of {order}")), Duplicate);
+            }
+        }
+        // Nor do late ones that do not rise.
+        assert!(shown(&mut guard, (1_100..1_900).rev()).is_empty());
+        assert_eq!(guard.last, Some(3_019));
+    }
+
+    #[test]
+    fn old_trades_between_new_ones_turn_nothing_back() {
+        let mut guard = TradeGuard::default();
+        let mixed = (0..2_000).flat_map(|at| [10_000 + at, at]);
+        assert_eq!(shown(&mut guard, mixed), (10_000..12_000).collect::<Vec<_>>());
     }
 
     #[test]

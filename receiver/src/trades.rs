@@ -1,6 +1,6 @@
 //! Trades of one instrument in the venue's order, and the last price.
 //!
-//! Never: a trade shown twice; a last price that turns back, but for a venue whose order itself restarted.
+//! Never: a trade shown twice; a last price that turns back, but for a venue whose order itself restarted or was absurd.
 
 use market::{Scale, Trade, TradeGuard, trade::TradeVerdict};
 
@@ -72,6 +72,19 @@ mod tests {
             venue_ns: 0,
         };
         tape.offer(Scale { price: 0, quantity: 0 }, &trade, generation, now_ms)
+    }
+
+    #[test]
+    fn one_absurd_order_does_not_hold_the_last_price_for_ever() {
+        let mut tape = TradeTape::default();
+        let run = u64::from(market::trade::LATE_RUN_MAX);
+        assert_eq!(offer(&mut tape, u64::MAX, 1, 0), TradeVerdict::Shown);
+        for order in 1..run {
+            assert_eq!(offer(&mut tape, order, 1, order), TradeVerdict::Late);
+        }
+        assert_eq!(offer(&mut tape, run, 1, run), TradeVerdict::Shown);
+        assert_eq!(offer(&mut tape, run, 1, run), TradeVerdict::Duplicate);
+        assert_eq!(tape.last().map(|last| last.trade.order), Some(run));
     }
 
     #[test]

@@ -25,15 +25,18 @@ impl Leg {
 }
 
 impl<S, D> Guard<S, D> {
-    /// A leg carried a whole book: what its own chain left out before is in it.
+    /// A leg carried a whole book: what its own chain left out before is in it, and its ids go on from there. Whether the
+    /// book is taken or refused, a leg that was subscribed to again on its open connection may so begin below where it was.
     pub fn leg_told_all(&mut self, leg: LegId, sequence: Sequence) {
         let Sequence::Venue { last, .. } = sequence else { return };
         if let Some(known) = self.legs.iter_mut().find(|known| known.id == leg) {
             known.reached = known.reached.max(Some(last));
+            known.last = known.last.map(|before| before.min(last));
         }
     }
 
-    /// Notes a leg's ids; gives its place, and whether they went backwards on this leg.
+    /// Notes a leg's ids; gives its place, and whether they went backwards on this leg. An assurance does not go backwards:
+    /// it tells where a stream stands, and a stream that began again may stand below where the leg was.
     #[inline]
     pub(super) fn heard(&mut self, leg: LegId, first: u64, last: u64) -> (usize, bool) {
         let at = match self.legs.iter().position(|known| known.id == leg) {
@@ -44,7 +47,11 @@ impl<S, D> Guard<S, D> {
             }
         };
         let Some(leg) = self.legs.get_mut(at) else { return (at, false) };
-        let backwards = leg.last.replace(last).is_some_and(|before| before > last);
+        let behind = leg.last.is_some_and(|before| before > last);
+        let backwards = behind && first <= last;
+        if !behind || backwards {
+            leg.last = Some(last);
+        }
         self.skipped = !backwards && leg.reached.is_some_and(|reached| first > reached.saturating_add(1));
         leg.reached = if backwards { Some(last) } else { leg.reached.max(Some(last)) };
         if backwards && !leg.bound {

@@ -41,8 +41,8 @@ impl<S, D> Guard<S, D> {
         let reaches = self.shown.is_some_and(|shown| id >= shown.seq);
         if self.bump && reaches {
             let long = now_ns >= self.bump_since_ns.saturating_add(self.limits.restart_ns);
-            if !self.held.is_empty() && !long {
-                // From before the restart of the ids, which the updates that are held have seen.
+            if self.held.iter().any(|held| held.first <= held.last) && !long {
+                // From before the restart of the ids, which the updates that are held have seen. Assurances saw none.
                 return Err(self.refuse(Refusal::Older));
             }
             // The venue goes on where it was: what looked like a restart was a stray.

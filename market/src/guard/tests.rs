@@ -4,6 +4,7 @@
 
 mod assurances;
 mod eras;
+mod resubscribed;
 mod returning;
 
 use super::*;
@@ -46,6 +47,12 @@ impl Tape {
         }
         self.drain();
         offer.map(|replaced| replaced.is_some())
+    }
+
+    /// A snapshot that the stream of a leg brings by itself.
+    fn told_all(&mut self, leg: LegId, id: u64) -> Result<bool, Refusal> {
+        self.guard.leg_told_all(leg, Sequence::Venue { first: id, last: id });
+        self.snapshot(id)
     }
 
     fn poll(&mut self) {

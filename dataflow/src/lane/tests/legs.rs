@@ -87,6 +87,36 @@ fn resyncs_breaks_and_regressions_belong_to_the_leg_that_brought_them() {
 }
 
 #[test]
+fn a_leg_that_is_subscribed_to_again_and_answered_with_an_older_book_disturbs_nothing() {
+    let mut tape = live();
+    for id in 102..=111 {
+        tape.delta_on(A, 50, 0, (id, id), &[bid(100, id)]);
+        tape.delta_on(B, 51, 0, (id, id), &[bid(100, id)]);
+    }
+    let snapshot = |id| {
+        let sequence = Sequence::Venue { first: id, last: id };
+        Body::Snapshot(Snapshot {
+            sequence,
+            scale: SCALE,
+            ticks: vec![bid(100, id), bid(99, 2), ask(102, 3)],
+            window: Window::Whole,
+        })
+    };
+    tape.take_on(A, 60, 0, snapshot(111));
+    tape.take_on(B, 70, 0, snapshot(108));
+    tape.assure(B, 71, 108);
+    tape.take_on(A, 72, 0, snapshot(111));
+    tape.delta_on(A, 80, 0, (112, 112), &[bid(100, 112)]);
+    for id in 109..=113 {
+        tape.delta_on(B, 90, 0, (id, id), &[bid(100, id)]);
+    }
+    tape.until(1_000);
+    assert_eq!(tape.lane.state(SymbolId(0)), Some(FeedState::Live));
+    assert_eq!((tape.counts.gaps, tape.counts.resets, tape.counts.unbound), (0, 0, 0));
+    assert_eq!(tape.last().version, Some(Version::new(0, 113)));
+}
+
+#[test]
 fn a_stream_without_ids_is_won_by_its_active_leg_and_has_no_leads() {
     let mut tape = Tape::new();
     tape.list(1);

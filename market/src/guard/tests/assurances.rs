@@ -73,7 +73,7 @@ fn a_wider_update_that_ends_alike_fills_the_hole_that_a_narrow_one_leaves() {
 fn an_assurance_against_a_snapshot_aside() {
     let mut tape = Tape::new();
     assert_eq!(tape.snapshot(100), Ok(false));
-    assert_eq!(assure(&mut tape, A, 100), Offer::Covered);
+    assert_eq!(assure(&mut tape, A, 99), Offer::Covered);
     assert_eq!(assure(&mut tape, A, 101), Offer::Hold);
     tape.after(300);
     assert_eq!((tape.guard.state(), tape.shown.len()), (FeedState::Syncing, 0), "101 is missing in it");

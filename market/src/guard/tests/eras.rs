@@ -1,4 +1,4 @@
-//! Any mixture of restarts of the venue's ids, legs that go and come, losses, and REST that lags: each version has one
+//! Any mixture of restarts of the venue's ids, legs that go and come or are subscribed to again, losses, and REST that lags: each version has one
 //! content for ever, and when the venue falls quiet the stream is live at the venue's own state.
 //!
 //! Never: a restart that ids cannot give away; each count begins far below the one before.
@@ -137,6 +137,22 @@ impl Stage {
         self.settle();
     }
 
+    /// A wire is subscribed to again on its open connection. It is answered with a book some updates old, goes on from
+    /// there, and may say so at once.
+    fn resubscribe(&mut self, at: usize, ago: u64, assured: bool) {
+        let place = (self.venue.0, self.venue.1.saturating_sub(ago));
+        if !self.wires[at].up {
+            return;
+        }
+        self.wires[at].next = (place.0, place.1 + 1);
+        let sequence = Sequence::Venue { first: id(place), last: id(place) };
+        self.guard.leg_told_all(self.wires[at].leg, sequence);
+        self.rest(place);
+        if assured {
+            self.assure(at);
+        }
+    }
+
     fn rest(&mut self, place: At) {
         let sequence = Sequence::Venue { first: id(place), last: id(place) };
         if let Ok(Some((version, content))) = self.guard.offer_snapshot(self.now_ns, sequence, place) {
@@ -170,6 +186,7 @@ enum Deed {
     Tell(usize, u64),
     Assure(usize),
     Rest(u64),
+    Resubscribe(usize, u64, bool),
     Down(usize),
     Up(usize),
     Wait(u64),
@@ -184,6 +201,7 @@ fn deed() -> impl Strategy<Value = Deed> {
         12 => (leg.clone(), prop_oneof![4 => Just(0_u64), 1 => 1_u64..6]).prop_map(|(leg, lost)| Deed::Tell(leg, lost)),
         2 => leg.clone().prop_map(Deed::Assure),
         3 => (0_u64..4).prop_map(Deed::Rest),
+        2 => (leg.clone(), 0_u64..20, any::<bool>()).prop_map(|(leg, ago, assured)| Deed::Resubscribe(leg, ago, assured)),
         1 => leg.clone().prop_map(Deed::Down),
         1 => leg.prop_map(Deed::Up),
         2 => prop_oneof![3 => 50_u64..400, 1 => 2_000_u64..15_000].prop_map(Deed::Wait),
@@ -207,6 +225,7 @@ proptest! {
                 Deed::Assure(at) => stage.assure(at),
                 // An answer that is some updates old, but of the present count.
                 Deed::Rest(ago) => stage.rest((stage.venue.0, stage.venue.1.saturating_sub(ago))),
+                Deed::Resubscribe(at, ago, assured) => stage.resubscribe(at, ago, assured),
                 Deed::Down(at) => stage.down(at),
                 Deed::Up(at) => stage.up(at),
                 Deed::Wait(ms) => stage.wait(ms),
@@ -235,5 +254,33 @@ proptest! {
         let guard = &stage.guard;
         prop_assert_eq!(guard.state(), FeedState::Live);
         prop_assert_eq!(stage.content, Some(stage.venue), "{:?}", guard);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    /// The ids never restart, and one leg tells everything: whatever the other is answered when it is subscribed to again,
+    /// nothing is lost, nothing counts as a restart, and the book goes on.
+    #[test]
+    fn a_leg_that_is_subscribed_to_again_disturbs_no_other(
+        deeds in prop::collection::vec((0_u64..3, 0_usize..6, 0_u64..20, any::<bool>(), 0_u64..3), 1..60),
+    ) {
+        let mut stage = Stage::new();
+        stage.tell(0, 0);
+        stage.resubscribe(0, 0, true);
+        for (changes, told, ago, assured, waits) in deeds {
+            for _ in 0..changes {
+                stage.venue.1 = (stage.venue.1 + 1).min(LENGTH - 1);
+                stage.tell(0, 0);
+            }
+            (0..told).for_each(|_| stage.tell(1, 0));
+            if waits == 0 {
+                stage.resubscribe(1, ago, assured);
+            }
+            stage.wait(waits * 100);
+            prop_assert_eq!(stage.content, Some(stage.venue));
+            prop_assert_eq!((stage.guard.counts().resets, stage.guard.counts().gaps), (0, 0));
+        }
+        prop_assert_eq!(stage.guard.state(), FeedState::Live);
     }
 }
