@@ -16,6 +16,7 @@
 //! Never: a meaning given to prices; a frame lost without the connection's end being told.
 
 pub mod address;
+mod asked;
 pub mod backoff;
 pub mod dialect;
 pub mod leg;
@@ -28,6 +29,7 @@ pub mod socket;
 
 use crate::raw::RawFrame;
 use address::AddressError;
+use asked::{Asked, Candidate};
 use dialect::Dialect;
 use foldhash::HashMap;
 use leg::Leg;
@@ -187,6 +189,8 @@ struct Link {
     socket_url: Arc<str>,
     rest_conn: Arc<str>,
     legs: Vec<LegLink>,
+    /// Which leg was asked for which book.
+    asked: Mutex<Asked>,
     /// Snapshots come by REST.
     by_rest: bool,
     snapshots: Mutex<Snapshots>,
@@ -220,6 +224,7 @@ impl Link {
             socket_url: venue.socket_url().into(),
             rest_conn: format!("{}/rest", venue.venue).into(),
             legs: legs.collect(),
+            asked: Mutex::default(),
             by_rest: !requests.is_empty(),
             snapshots: Mutex::new(Snapshots::new(weights, protocol.terms().weight_per_minute)),
             wanted: Notify::new(),
@@ -229,6 +234,21 @@ impl Link {
 
     fn snapshots(&self) -> MutexGuard<'_, Snapshots> {
         self.snapshots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins an instrument's subscription anew on the leg that serves it best; whether one does, now or later.
+    fn begin_anew(&self, now_ns: u64, symbol: &str, active: Option<&str>) -> bool {
+        let Some(at) = self.by_symbol.get(symbol).copied() else { return false };
+        let candidate = |(leg, link): (usize, &LegLink)| {
+            let prospect = link.machine().prospect(now_ns, symbol);
+            Candidate { leg, named: active == Some(&*link.conn), prospect }
+        };
+        let candidates = self.legs.iter().enumerate().map(candidate).collect();
+        let chosen = self.asked.lock().unwrap_or_else(PoisonError::into_inner).choose(now_ns, at, candidates);
+        let Some(leg) = chosen.and_then(|leg| self.legs.get(leg)) else { return false };
+        leg.machine().resubscribe(now_ns, symbol);
+        leg.wake.notify_one();
+        true
     }
 }
 
@@ -365,8 +385,8 @@ impl Live {
         !out.is_empty() || self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Asks for a snapshot of one instrument: by REST, or by a subscription anew on the connection `active`, or on the
-    /// first that is open. What cannot be served is dropped and counted; who wants it asks again.
+    /// Asks for a snapshot of one instrument: by REST, or by a subscription anew on the connection `active`, or on
+    /// another that can serve it, in turn for who asks again. What none can serve is dropped and counted.
     pub fn request(&self, venue: Venue, symbol: &str, active: Option<&str>) {
         let Some(link) = self.link(venue) else { return };
         let now_ns = self.shared.clock.now_ns();
@@ -379,15 +399,9 @@ impl Live {
             link.wanted.notify_one();
             return;
         }
-        let named = link.legs.iter().filter(|leg| active == Some(&*leg.conn));
-        let served = named.chain(&link.legs).any(|leg| {
-            let taken = leg.machine().resubscribe(now_ns, symbol);
-            leg.wake.notify_one();
-            taken
-        });
-        if !served {
+        if !link.begin_anew(now_ns, symbol, active) {
             count(&link.numbers.requests_dropped);
-            tracing::debug!(%venue, symbol, "no connection is open for this request; the guard will ask again");
+            tracing::debug!(%venue, symbol, "no connection can serve this request; the guard will ask again");
         }
     }
 

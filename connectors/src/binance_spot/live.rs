@@ -40,6 +40,9 @@ const TERMS: Terms = Terms {
     instruments_max: 512,
     weight_per_minute: 6_000,
     ping_ms: 0,
+    // None is documented.
+    requests_per_hour: None,
+    too_often: None,
 };
 
 /// The start of every message of a combined stream.

@@ -36,6 +36,9 @@ const TERMS: Terms = Terms {
     instruments_max: 512,
     weight_per_minute: 2_400,
     ping_ms: 10_000,
+    // None is documented.
+    requests_per_hour: None,
+    too_often: None,
 };
 
 /// The streams of a symbol.

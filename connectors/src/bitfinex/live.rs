@@ -43,6 +43,9 @@ const TERMS: Terms = Terms {
     weight_per_minute: 60,
     // Heartbeats are too rare to tell a quiet market from a dead connection in time.
     ping_ms: 1_000,
+    // None is documented.
+    requests_per_hour: None,
+    too_often: None,
 };
 
 /// Bitfinex v2.

@@ -33,6 +33,9 @@ const SHARED: Terms = Terms {
     // The list of instruments is all that is asked by REST.
     weight_per_minute: 60,
     ping_ms: 0,
+    // None is documented.
+    requests_per_hour: None,
+    too_often: None,
 };
 
 const ADVANCED_TRADE: Terms = Terms {

@@ -41,6 +41,9 @@ const TERMS: Terms = Terms {
     // The list of instruments is all that is asked by REST.
     weight_per_minute: 60,
     ping_ms: 0,
+    // None is documented.
+    requests_per_hour: None,
+    too_often: None,
 };
 
 /// The start of the messages that say nothing but that the connection lives, as the venue writes them.

@@ -37,32 +37,51 @@ impl Backoff {
 }
 
 /// How often the same is asked for in a row: each time after a longer pause, until nobody asked for a while.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Insistence {
     in_a_row: u32,
     last_ns: Option<u64>,
+    pause_ns_max: u64,
 }
-
-/// Who did not ask for this long has what he wanted, in nanoseconds; twice the longest pause of those that ask.
-const SATISFIED_NS: u64 = 120_000_000_000;
 
 /// Pause before the second time, in nanoseconds; doubles with each.
 const PAUSE_NS_MIN: u64 = 250_000_000;
 
-/// Longest pause, in nanoseconds.
+/// Longest pause of who repairs, in nanoseconds.
 const PAUSE_NS_MAX: u64 = 60_000_000_000;
+
+/// Longest pause of who asks for what was refused or stays quiet, in nanoseconds: it is seldom there the next minute, and
+/// each time costs of what the venue allows.
+const REFUSED_PAUSE_NS_MAX: u64 = 1_800_000_000_000;
 
 /// Times in a row after which a person should look, and again at each doubling.
 const ALARM_AT: u32 = 6;
 
+impl Default for Insistence {
+    fn default() -> Self {
+        Self { in_a_row: 0, last_ns: None, pause_ns_max: PAUSE_NS_MAX }
+    }
+}
+
 impl Insistence {
+    /// That of who asks for what was refused.
+    #[must_use]
+    pub fn after_refusals() -> Self {
+        Self { pause_ns_max: REFUSED_PAUSE_NS_MAX, ..Self::default() }
+    }
+
+    /// Who did not ask for this long has what he wanted, in nanoseconds: twice the longest pause of those that ask.
+    const fn satisfied_ns(&self) -> u64 {
+        self.pause_ns_max.saturating_mul(2)
+    }
+
     /// When what is asked for now may be done.
     #[must_use]
     pub fn due_ns(&self, now_ns: u64) -> u64 {
         match self.last_ns {
-            Some(last_ns) if now_ns < last_ns.saturating_add(SATISFIED_NS) => {
+            Some(last_ns) if now_ns < last_ns.saturating_add(self.satisfied_ns()) => {
                 let factor = 1_u64.checked_shl(self.in_a_row.saturating_sub(1).min(32)).unwrap_or(u64::MAX);
-                let pause_ns = PAUSE_NS_MIN.saturating_mul(factor).min(PAUSE_NS_MAX);
+                let pause_ns = PAUSE_NS_MIN.saturating_mul(factor).min(self.pause_ns_max);
                 now_ns.max(last_ns.saturating_add(pause_ns))
             }
             _ => now_ns,
@@ -71,7 +90,7 @@ impl Insistence {
 
     /// Notes that it is done; whether it was done so often in a row that a person should look.
     pub fn done(&mut self, now_ns: u64) -> bool {
-        let again = self.last_ns.is_some_and(|last_ns| now_ns < last_ns.saturating_add(SATISFIED_NS));
+        let again = self.last_ns.is_some_and(|last_ns| now_ns < last_ns.saturating_add(self.satisfied_ns()));
         self.in_a_row = if again { self.in_a_row.saturating_add(1) } else { 1 };
         self.last_ns = Some(now_ns);
         self.in_a_row >= ALARM_AT
@@ -115,6 +134,18 @@ mod tests {
         }
         assert_eq!(pauses_ms[..10], [0, 250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000]);
         assert_eq!(alarms, [6, 12, 24]);
-        assert_eq!(insistence.due_ns(now_ns + SATISFIED_NS), now_ns + SATISFIED_NS, "and starts anew");
+        assert_eq!(insistence.due_ns(now_ns + 2 * PAUSE_NS_MAX), now_ns + 2 * PAUSE_NS_MAX, "and starts anew");
+    }
+
+    #[test]
+    fn what_is_refused_is_asked_for_every_half_hour_in_the_end() {
+        let (mut insistence, mut now_ns, mut pauses_s) = (Insistence::after_refusals(), 1_000, Vec::new());
+        for _ in 0..16 {
+            let due_ns = insistence.due_ns(now_ns);
+            pauses_s.push((due_ns - now_ns) / 1_000_000_000);
+            now_ns = due_ns;
+            insistence.done(now_ns);
+        }
+        assert_eq!(pauses_s[8..], [32, 64, 128, 256, 512, 1_024, 1_800, 1_800]);
     }
 }

@@ -7,10 +7,12 @@
 //! Never: I/O, a clock (`now_ns` is passed in, of any clock that does not go back), chance (64 random bits are passed in).
 
 mod answers;
+mod budget;
 mod overdue;
 mod subscription;
 
 use super::{backoff::Backoff, protocol::Protocol};
+use budget::Budget;
 use foldhash::HashMap;
 use std::collections::VecDeque;
 use subscription::{Purpose, Request, Stage, Subscription};
@@ -90,6 +92,28 @@ pub enum Action {
     Drop(Fault),
 }
 
+/// Whether a leg can begin an instrument's subscription anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chance {
+    /// Now, or it does already.
+    Now,
+    /// Later: it is paused, or not even begun yet.
+    Later,
+    /// Not as things are.
+    Never,
+}
+
+/// How a leg stands to a request for an instrument's book.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prospect {
+    /// Whether it can serve it.
+    pub chance: Chance,
+    /// Whether the instrument's stream is known to flow there.
+    pub verified: bool,
+    /// When its connection was heard last; 0 without one.
+    pub heard_ns: u64,
+}
+
 /// What is worth telling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
@@ -149,6 +173,8 @@ pub struct Leg {
     next_id: u64,
     outbox: VecDeque<Request>,
     next_send_ns: u64,
+    /// What the venue lets the connection ask for.
+    budget: Budget,
     /// Sent and not wholly answered, in the order of their sending.
     asked: Vec<Request>,
     /// Actions that wait to be taken.
@@ -179,6 +205,7 @@ impl Leg {
             next_id: 1,
             outbox: VecDeque::new(),
             next_send_ns: 0,
+            budget: Budget::new(protocol.terms().requests_per_hour),
             asked: Vec::new(),
             due: VecDeque::new(),
             scan_at_ns: NEVER,
@@ -214,8 +241,10 @@ impl Leg {
             Link::Down { retry_at_ns } => retry_at_ns,
             Link::Connecting { since_ns } => since_ns.saturating_add(ms(CONNECT_MS_MAX)),
             Link::Open(_) if !self.due.is_empty() => 0,
-            Link::Open(_) if !self.outbox.is_empty() => self.next_send_ns.min(self.scan_at_ns),
-            Link::Open(_) => self.scan_at_ns,
+            Link::Open(_) => {
+                let send_at_ns = self.next_request().map_or(NEVER, |(_, free_ns)| free_ns.max(self.next_send_ns));
+                send_at_ns.min(self.scan_at_ns)
+            }
         };
         (at != NEVER).then_some(at)
     }
@@ -243,11 +272,19 @@ impl Leg {
         }
     }
 
+    /// Which request is sent next, and when the budget allows it; what was refused comes last.
+    fn next_request(&self) -> Option<(usize, u64)> {
+        let found = self.outbox.iter().position(|request| !request.late).unwrap_or(0);
+        self.outbox.get(found).map(|request| (found, self.budget.free_ns(request.late)))
+    }
+
     fn send(&mut self, now_ns: u64) -> Option<Action> {
-        if now_ns < self.next_send_ns {
+        let (found, free_ns) = self.next_request()?;
+        if now_ns < self.next_send_ns.max(free_ns) {
             return None;
         }
-        let mut request = self.outbox.pop_front()?;
+        let mut request = self.outbox.remove(found)?;
+        self.budget.spend(now_ns);
         self.next_send_ns = now_ns.saturating_add(ms(self.protocol.terms().pace_ms));
         let text = std::mem::take(&mut request.text);
         if request.purpose == Purpose::Subscribe {
@@ -276,7 +313,7 @@ impl Leg {
             missing: false,
         });
         self.next_send_ns = now_ns;
-        self.greet();
+        self.greet(now_ns);
         let all: Vec<usize> = (0..self.subscriptions.len()).collect();
         for batch in all.chunks(terms.batch.max(1)) {
             self.ask(Purpose::Subscribe, batch);
@@ -288,8 +325,9 @@ impl Leg {
         }
     }
 
-    fn greet(&mut self) {
+    fn greet(&mut self, now_ns: u64) {
         for text in self.protocol.greeting(self.next_id) {
+            self.budget.spend(now_ns);
             self.next_id += 1;
             self.due.push_back(Action::Send(text));
             self.next_send_ns = self.next_send_ns.saturating_add(ms(self.protocol.terms().pace_ms));
@@ -323,6 +361,7 @@ impl Leg {
     fn clear(&mut self) {
         self.outbox.clear();
         self.asked.clear();
+        self.budget.clear();
         self.due.clear();
         self.by_handle.clear();
         self.early.clear();
@@ -359,24 +398,57 @@ impl Leg {
         self.look_at(now_ns);
     }
 
-    /// Subscribes anew to one instrument, if it is time; whether that is done or under way.
+    /// How it stands to a request for an instrument's book.
+    #[must_use]
+    pub fn prospect(&self, now_ns: u64, symbol: &str) -> Prospect {
+        let none = Prospect { chance: Chance::Never, verified: false, heard_ns: 0 };
+        let Link::Open(open) = self.link else { return none };
+        let Some((at, one)) = self.place(symbol).and_then(|at| Some((at, self.subscriptions.get(at)?))) else {
+            return none;
+        };
+        let chance = match (one.stage, one.again_at_ns) {
+            (Stage::Verified, again_at_ns) => {
+                let due_ns = again_at_ns.unwrap_or_else(|| one.due_ns(now_ns)).max(self.budget.free_ns(false));
+                if due_ns <= now_ns { Chance::Now } else { Chance::Later }
+            }
+            // Its end may wait for the budget.
+            (Stage::Leaving, _) => {
+                let waits = self.outbox.iter().any(|request| request.symbols.contains(&at));
+                if waits && self.budget.free_ns(one.unproven) > now_ns { Chance::Later } else { Chance::Now }
+            }
+            (Stage::Asked | Stage::Acknowledged { .. }, None) => Chance::Now,
+            (Stage::Absent, _) => Chance::Later,
+            (Stage::Asked | Stage::Acknowledged { .. }, Some(_)) | (Stage::Refused, _) => Chance::Never,
+        };
+        Prospect { chance, verified: one.stage == Stage::Verified, heard_ns: open.heard_ns }
+    }
+
+    /// Subscribes anew to one instrument, as soon as it is time; whether that is now, or is under way.
     pub fn resubscribe(&mut self, now_ns: u64, symbol: &str) -> bool {
-        if !self.is_open() {
-            return false;
-        }
-        let at = self.by_key.get(&*self.protocol.key(symbol)).copied();
-        let Some((at, subscription)) = at.and_then(|at| Some((at, self.subscriptions.get(at)?))) else { return false };
-        if subscription.stage == Stage::Verified {
+        let Prospect { chance, verified, .. } = self.prospect(now_ns, symbol);
+        if verified && let Some(at) = self.place(symbol) {
             self.again(now_ns, at);
         }
-        true
+        chance == Chance::Now
+    }
+
+    fn place(&self, symbol: &str) -> Option<usize> {
+        self.by_key.get(&*self.protocol.key(symbol)).copied()
     }
 
     fn again(&mut self, now_ns: u64, at: usize) {
         let Some(subscription) = self.subscriptions.get_mut(at) else { return };
-        let due_ns = subscription.insistence.due_ns(now_ns);
+        let due_ns = subscription.due_ns(now_ns);
         subscription.again_at_ns.get_or_insert(due_ns);
         self.look_at(due_ns);
+    }
+
+    /// The same for one that was refused or stays quiet.
+    fn retry(&mut self, now_ns: u64, at: usize) {
+        if let Some(subscription) = self.subscriptions.get_mut(at) {
+            subscription.unproven = true;
+        }
+        self.again(now_ns, at);
     }
 
     fn look_at(&mut self, at_ns: u64) {
@@ -404,7 +476,9 @@ impl Leg {
         };
         if let Some(text) = text {
             self.next_id += 1;
-            self.outbox.push_back(Request { id, purpose, symbols: symbols.to_vec(), text, sent_ns: NEVER });
+            let unproven = |at: &usize| self.subscriptions.get(*at).is_some_and(|one| one.unproven);
+            let late = symbols.iter().all(unproven);
+            self.outbox.push_back(Request { id, purpose, symbols: symbols.to_vec(), text, late, sent_ns: NEVER });
         }
     }
 

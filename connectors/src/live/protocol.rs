@@ -114,6 +114,11 @@ pub struct Terms {
     pub weight_per_minute: u32,
     /// After so much silence of ours and theirs [`Protocol::ping`] is sent, in milliseconds; 0 for never.
     pub ping_ms: u64,
+    /// Requests that subscribe or end subscriptions on one connection in any hour; none where the venue names no bound.
+    pub requests_per_hour: Option<u32>,
+    /// What a refusal contains that speaks of too many requests, and not of what was asked for; none where the venue
+    /// does not tell it apart.
+    pub too_often: Option<&'static str>,
 }
 
 /// The protocol of one venue.

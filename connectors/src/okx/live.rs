@@ -35,7 +35,7 @@ const TERMS: Terms = Terms {
     // Rule 1.
     data_ms: 10_000,
     data_each: true,
-    // Rule 4 is an hour's and kept by few large requests; books that break again and again are paused one by one.
+    // No more than three in a second, as the venue has it for connections.
     pace_ms: 350,
     // Rule 4, with the longest symbols that are taken at all.
     batch: 150,
@@ -44,6 +44,10 @@ const TERMS: Terms = Terms {
     weight_per_minute: 60,
     // Rule 3, with time for the answer.
     ping_ms: 20_000,
+    // Rule 4, with a sixth to spare for an hour that the venue counts otherwise.
+    requests_per_hour: Some(400),
+    // Code 60014.
+    too_often: Some("Requests too frequent"),
 };
 
 /// The channel of books.

@@ -1,6 +1,6 @@
 //! The channels of each leg's connection by their ids, and what came on one before the venue said which it is.
 //!
-//! Never: a frame dropped without being told; a channel that outlives its connection.
+//! Never: a frame of a channel that lives dropped without being told; a channel that outlives its connection.
 
 use crate::{
     raw::{RawFrame, RawPayload},
@@ -8,7 +8,7 @@ use crate::{
 };
 use foldhash::HashMap;
 use market::LegId;
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 /// Channels of one connection at most; the venue allows 25, and its captures have fewer.
 const CHANNELS_MAX: usize = 1_024;
@@ -18,6 +18,12 @@ const EARLY_FRAMES_MAX: usize = 256;
 
 /// Their bytes at most; a whole book has some 10 KB.
 const EARLY_BYTES_MAX: usize = 1 << 20;
+
+/// How long a frame waits for the name of its channel, in nanoseconds of frame time; it follows within some milliseconds.
+const EARLY_NS_MAX: u64 = 10_000_000_000;
+
+/// Ended channels of one connection that are remembered at most, the last ones: theirs may be some frames on the way.
+const ENDED_MAX: usize = 256;
 
 /// What a channel carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +54,16 @@ struct Connection {
     channels: HashMap<u64, Channel>,
     early: Vec<Early>,
     early_bytes: usize,
+    /// Channels that ended, the oldest first.
+    ended: VecDeque<u64>,
+}
+
+impl Connection {
+    /// Forgets early frames that are not to be kept.
+    fn retain_early(&mut self, keep: impl Fn(&Early) -> bool) {
+        self.early.retain(keep);
+        self.early_bytes = self.early.iter().map(|early| bytes_of(&early.frame)).sum();
+    }
 }
 
 /// Those of all legs.
@@ -61,6 +77,12 @@ fn bytes_of(frame: &RawFrame) -> usize {
         RawPayload::Text(text) => text.len(),
         RawPayload::Binary(bytes) => bytes.len(),
     }
+}
+
+/// Whether a frame has a channel's first message, which is a list of rows.
+fn is_whole(frame: &RawFrame) -> bool {
+    let RawPayload::Text(text) = &frame.raw else { return false };
+    text.split_once(',').is_some_and(|(_, payload)| payload.trim_start().starts_with("[["))
 }
 
 impl Channels {
@@ -80,6 +102,7 @@ impl Channels {
             return None;
         }
         connection.channels.insert(id, channel);
+        connection.ended.retain(|ended| *ended != id);
         let early: Vec<Early> = connection.early.extract_if(.., |early| early.id == id).collect();
         let bytes = early.iter().map(|early| bytes_of(&early.frame)).sum();
         connection.early_bytes = connection.early_bytes.saturating_sub(bytes);
@@ -87,12 +110,27 @@ impl Channels {
     }
 
     pub(super) fn remove(&mut self, leg: LegId, id: u64) -> Option<Channel> {
-        self.by_leg.get_mut(&leg)?.channels.remove(&id)
+        let connection = self.by_leg.get_mut(&leg)?;
+        let channel = connection.channels.remove(&id)?;
+        if connection.ended.len() >= ENDED_MAX {
+            connection.ended.pop_front();
+        }
+        connection.ended.push_back(id);
+        Some(channel)
     }
 
-    /// Keeps a frame until its channel is named. False if that would be too much: then all of the connection's are gone.
+    /// Keeps a frame until its channel is named, or for so long as that may take; one of a channel that ended is of no
+    /// use, unless it begins it anew. False if that would be too much: then all of the connection's are gone.
     pub(super) fn keep(&mut self, arrival: Arrival<'_>, id: u64) -> bool {
         let connection = self.by_leg.entry(arrival.leg).or_default();
+        if connection.ended.contains(&id) {
+            if !is_whole(arrival.frame) {
+                return true;
+            }
+            connection.ended.retain(|ended| *ended != id);
+        }
+        let now_ns = arrival.frame.ts_ns;
+        connection.retain_early(|early| now_ns < early.frame.ts_ns.saturating_add(EARLY_NS_MAX));
         connection.early_bytes = connection.early_bytes.saturating_add(bytes_of(arrival.frame));
         if connection.early.len() >= EARLY_FRAMES_MAX || connection.early_bytes > EARLY_BYTES_MAX {
             connection.early.clear();

@@ -250,6 +250,38 @@ fn what_waits_for_a_name_is_bounded_and_its_loss_is_one_of_the_connection() {
 }
 
 #[test]
+fn what_follows_the_end_of_a_channel_is_of_no_use_unless_it_begins_anew() {
+    let mut wire = begun();
+    let end = format!(r#"{{"event":"unsubscribed","status":"OK","chanId":{BOOK}}}"#);
+    wire.say(0, &end).unwrap();
+    let before = wire.events.len();
+    for _ in 0..1_000 {
+        wire.next(0, BOOK, "[277520,2,0.5]").unwrap();
+    }
+    assert_eq!(wire.bodies()[before..], [] as [&str; 0]);
+    assert!(wire.feed.reconnects().is_empty());
+    // The same id again, its book before its name.
+    wire.next(0, BOOK, "[[277520,1,0.5],[277530,2,-2]]").unwrap();
+    wire.next(0, BOOK, "[277520,3,0.5]").unwrap();
+    wire.named(0, "book", BOOK, "tDOGUSD");
+    assert_eq!(wire.bodies()[before..], ["snapshot", "delta"]);
+}
+
+#[test]
+fn what_is_never_named_is_forgotten_after_a_while() {
+    let mut wire = begun();
+    let before = wire.events.len();
+    for _ in 0..1_000 {
+        wire.now_ns += S / 10;
+        wire.next(0, TRADES, "[277520,2,0.5]").unwrap();
+    }
+    assert!(wire.feed.reconnects().is_empty());
+    assert_eq!(wire.bodies()[before..], [] as [&str; 0]);
+    wire.named(0, "book", TRADES, "tXYZUSD");
+    assert!(wire.feed.reconnects().is_empty());
+}
+
+#[test]
 fn what_cannot_be_read_breaks_its_book_alone() {
     for bad in [
         "[277520,1,0]",

@@ -73,7 +73,9 @@ impl Leg {
     }
 
     pub(super) fn verified(&mut self, at: usize) {
-        self.stage(at, Stage::Verified);
+        if let Some(subscription) = self.subscriptions.get_mut(at) {
+            subscription.proven();
+        }
         if self.by_rest {
             self.due.push_back(Action::Carried(at));
         }
@@ -173,7 +175,15 @@ impl Leg {
 
     fn answered(&mut self, now_ns: u64, purpose: Purpose, at: usize, refusal: Option<&str>) {
         let Link::Open(open) = &mut self.link else { return };
+        let too_often = self.protocol.terms().too_often;
+        let put_off = refusal.zip(too_often).is_some_and(|(refusal, too_often)| refusal.contains(too_often));
         match (purpose, refusal) {
+            // Nothing was done: neither ended nor refused for good.
+            (Purpose::Unsubscribe | Purpose::Subscribe, Some(refusal)) if put_off => {
+                self.stage(at, Stage::Refused);
+                self.again(now_ns, at);
+                self.due.push_back(Action::Note(Note::Refused(at, refusal.into())));
+            }
             // Whether it was subscribed to before or not, it is not now.
             (Purpose::Unsubscribe, _) => {
                 self.stage(at, Stage::Absent);
@@ -189,7 +199,7 @@ impl Leg {
             }
             (Purpose::Subscribe, Some(refusal)) => {
                 self.stage(at, Stage::Refused);
-                self.again(now_ns, at);
+                self.retry(now_ns, at);
                 self.due.push_back(Action::Note(Note::Refused(at, refusal.into())));
             }
             (Purpose::Beside, Some(refusal)) => self.due.push_back(Action::Note(Note::Refused(at, refusal.into()))),

@@ -68,7 +68,7 @@ impl Leg {
                 return again_at_ns;
             }
             subscription.again_at_ns = None;
-            let insisted = subscription.insistence.done(now_ns);
+            let insisted = subscription.begun(now_ns);
             self.due.push_back(Action::Note(Note::Resubscribed(at)));
             if insisted {
                 self.due.push_back(Action::Note(Note::Insisted(at)));
@@ -84,7 +84,7 @@ impl Leg {
         }
         if terms.data_each {
             self.due.push_back(Action::Note(Note::Dataless(at)));
-            self.again(now_ns, at);
+            self.retry(now_ns, at);
             return now_ns;
         }
         self.verified(at);

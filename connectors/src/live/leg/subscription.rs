@@ -29,18 +29,49 @@ pub(super) struct Subscription {
     /// When it shall begin anew.
     pub(super) again_at_ns: Option<u64>,
     pub(super) insistence: Insistence,
+    /// It was refused or stayed quiet: what is asked for it comes after what others need.
+    pub(super) unproven: bool,
+    /// Pauses while that is so; of all connections.
+    pub(super) refusals: Insistence,
 }
 
 impl Subscription {
     pub(super) fn new(symbol: &str) -> Self {
-        let insistence = Insistence::default();
-        Self { symbol: symbol.into(), stage: Stage::Absent, again_at_ns: None, insistence }
+        Self {
+            symbol: symbol.into(),
+            stage: Stage::Absent,
+            again_at_ns: None,
+            insistence: Insistence::default(),
+            unproven: false,
+            refusals: Insistence::after_refusals(),
+        }
+    }
+
+    /// When it may begin anew.
+    pub(super) fn due_ns(&self, now_ns: u64) -> u64 {
+        if self.unproven { self.refusals.due_ns(now_ns) } else { self.insistence.due_ns(now_ns) }
+    }
+
+    /// It begins anew; whether that is so often in a row that a person should look.
+    pub(super) fn begun(&mut self, now_ns: u64) -> bool {
+        if self.unproven { self.refusals.done(now_ns) } else { self.insistence.done(now_ns) }
+    }
+
+    /// It flows. What was planned since it did not is void.
+    pub(super) fn proven(&mut self) {
+        self.stage = Stage::Verified;
+        if self.unproven {
+            self.unproven = false;
+            self.again_at_ns = None;
+            self.refusals = Insistence::after_refusals();
+        }
     }
 
     /// The connection is another.
     pub(super) fn forget(&mut self) {
         self.stage = Stage::Absent;
         self.again_at_ns = None;
+        self.unproven = false;
     }
 
     /// What was waited for is waited for from now on.
@@ -68,5 +99,7 @@ pub(super) struct Request {
     /// Those not answered yet, by their place in the set.
     pub(super) symbols: Vec<usize>,
     pub(super) text: String,
+    /// For one that was refused or stayed quiet.
+    pub(super) late: bool,
     pub(super) sent_ns: u64,
 }

@@ -3,6 +3,7 @@
 //! Never: a socket, or a real moment.
 
 mod handles;
+mod hourly;
 mod life;
 mod standing;
 
@@ -278,7 +279,7 @@ fn one_instrument_is_resubscribed_once_at_a_time_and_ever_more_rarely() {
     for time in 0..8 {
         // The book breaks as soon as it is there.
         for _ in 0..3 {
-            assert!(told.leg.resubscribe(told.now_ns, BTC));
+            assert_eq!(told.leg.resubscribe(told.now_ns, BTC), time == 0, "later it is paused, and so not served now");
         }
         let since_ns = told.now_ns;
         let mut done = Vec::new();

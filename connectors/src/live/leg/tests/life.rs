@@ -24,6 +24,8 @@ const TERMS: Terms = Terms {
     instruments_max: 10,
     weight_per_minute: 60,
     ping_ms: 5_000,
+    requests_per_hour: None,
+    too_often: None,
 };
 
 /// A venue that says words.
