@@ -13,6 +13,8 @@ pub(super) struct Leg {
     last: Option<u64>,
     /// The greatest id that it brought, alone or in a snapshot, to notice what it left out.
     reached: Option<u64>,
+    /// The id of the whole book that came last; if the leg's next word stands there, it was subscribed to again.
+    told: Option<u64>,
     /// Its ids are known to be the present epoch's: it was bridged to it, or opened since.
     pub(super) bound: bool,
 }
@@ -20,23 +22,24 @@ pub(super) struct Leg {
 impl Leg {
     /// A leg whose connection was just opened.
     pub(super) fn opened(id: LegId) -> Self {
-        Self { id, last: None, reached: None, bound: true }
+        Self { id, last: None, reached: None, told: None, bound: true }
     }
 }
 
 impl<S, D> Guard<S, D> {
-    /// A leg carried a whole book: what its own chain left out before is in it, and its ids go on from there. Whether the
-    /// book is taken or refused, a leg that was subscribed to again on its open connection may so begin below where it was.
+    /// A leg carried a whole book, or one by REST is put down to it: what its own chain left out before is in it.
     pub fn leg_told_all(&mut self, leg: LegId, sequence: Sequence) {
         let Sequence::Venue { last, .. } = sequence else { return };
         if let Some(known) = self.legs.iter_mut().find(|known| known.id == leg) {
             known.reached = known.reached.max(Some(last));
-            known.last = known.last.map(|before| before.min(last));
+            known.told = Some(last);
         }
     }
 
     /// Notes a leg's ids; gives its place, and whether they went backwards on this leg. An assurance does not go backwards:
-    /// it tells where a stream stands, and a stream that began again may stand below where the leg was.
+    /// it tells where a stream stands, and a stream that began again may stand below where the leg was. If it stands at the
+    /// whole book that just came, that book is the stream's own, and the leg's ids go on from there, whether the book was
+    /// taken or refused: the leg was subscribed to again on its open connection.
     #[inline]
     pub(super) fn heard(&mut self, leg: LegId, first: u64, last: u64) -> (usize, bool) {
         let at = match self.legs.iter().position(|known| known.id == leg) {
@@ -47,6 +50,9 @@ impl<S, D> Guard<S, D> {
             }
         };
         let Some(leg) = self.legs.get_mut(at) else { return (at, false) };
+        if leg.told.take() == Some(last) && first > last {
+            leg.last = Some(last);
+        }
         let behind = leg.last.is_some_and(|before| before > last);
         let backwards = behind && first <= last;
         if !behind || backwards {

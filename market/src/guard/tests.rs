@@ -52,7 +52,10 @@ impl Tape {
     /// A snapshot that the stream of a leg brings by itself.
     fn told_all(&mut self, leg: LegId, id: u64) -> Result<bool, Refusal> {
         self.guard.leg_told_all(leg, Sequence::Venue { first: id, last: id });
-        self.snapshot(id)
+        let taken = self.snapshot(id);
+        // With it comes the word that the stream stands there.
+        self.delta(leg, id + 1, id);
+        taken
     }
 
     fn poll(&mut self) {

@@ -138,8 +138,8 @@ impl Stage {
     }
 
     /// A wire is subscribed to again on its open connection. It is answered with a book some updates old, goes on from
-    /// there, and may say so at once.
-    fn resubscribe(&mut self, at: usize, ago: u64, assured: bool) {
+    /// there, as it says at once.
+    fn resubscribe(&mut self, at: usize, ago: u64) {
         let place = (self.venue.0, self.venue.1.saturating_sub(ago));
         if !self.wires[at].up {
             return;
@@ -148,9 +148,7 @@ impl Stage {
         let sequence = Sequence::Venue { first: id(place), last: id(place) };
         self.guard.leg_told_all(self.wires[at].leg, sequence);
         self.rest(place);
-        if assured {
-            self.assure(at);
-        }
+        self.assure(at);
     }
 
     fn rest(&mut self, place: At) {
@@ -186,7 +184,7 @@ enum Deed {
     Tell(usize, u64),
     Assure(usize),
     Rest(u64),
-    Resubscribe(usize, u64, bool),
+    Resubscribe(usize, u64),
     Down(usize),
     Up(usize),
     Wait(u64),
@@ -201,7 +199,7 @@ fn deed() -> impl Strategy<Value = Deed> {
         12 => (leg.clone(), prop_oneof![4 => Just(0_u64), 1 => 1_u64..6]).prop_map(|(leg, lost)| Deed::Tell(leg, lost)),
         2 => leg.clone().prop_map(Deed::Assure),
         3 => (0_u64..4).prop_map(Deed::Rest),
-        2 => (leg.clone(), 0_u64..20, any::<bool>()).prop_map(|(leg, ago, assured)| Deed::Resubscribe(leg, ago, assured)),
+        2 => (leg.clone(), 0_u64..20).prop_map(|(leg, ago)| Deed::Resubscribe(leg, ago)),
         1 => leg.clone().prop_map(Deed::Down),
         1 => leg.prop_map(Deed::Up),
         2 => prop_oneof![3 => 50_u64..400, 1 => 2_000_u64..15_000].prop_map(Deed::Wait),
@@ -225,7 +223,7 @@ proptest! {
                 Deed::Assure(at) => stage.assure(at),
                 // An answer that is some updates old, but of the present count.
                 Deed::Rest(ago) => stage.rest((stage.venue.0, stage.venue.1.saturating_sub(ago))),
-                Deed::Resubscribe(at, ago, assured) => stage.resubscribe(at, ago, assured),
+                Deed::Resubscribe(at, ago) => stage.resubscribe(at, ago),
                 Deed::Down(at) => stage.down(at),
                 Deed::Up(at) => stage.up(at),
                 Deed::Wait(ms) => stage.wait(ms),
@@ -263,19 +261,19 @@ proptest! {
     /// nothing is lost, nothing counts as a restart, and the book goes on.
     #[test]
     fn a_leg_that_is_subscribed_to_again_disturbs_no_other(
-        deeds in prop::collection::vec((0_u64..3, 0_usize..6, 0_u64..20, any::<bool>(), 0_u64..3), 1..60),
+        deeds in prop::collection::vec((0_u64..3, 0_usize..6, 0_u64..20, 0_u64..3), 1..60),
     ) {
         let mut stage = Stage::new();
         stage.tell(0, 0);
-        stage.resubscribe(0, 0, true);
-        for (changes, told, ago, assured, waits) in deeds {
+        stage.resubscribe(0, 0);
+        for (changes, told, ago, waits) in deeds {
             for _ in 0..changes {
                 stage.venue.1 = (stage.venue.1 + 1).min(LENGTH - 1);
                 stage.tell(0, 0);
             }
             (0..told).for_each(|_| stage.tell(1, 0));
             if waits == 0 {
-                stage.resubscribe(1, ago, assured);
+                stage.resubscribe(1, ago);
             }
             stage.wait(waits * 100);
             prop_assert_eq!(stage.content, Some(stage.venue));
