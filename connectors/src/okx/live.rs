@@ -35,7 +35,7 @@ const TERMS: Terms = Terms {
     // Rule 1.
     data_ms: 10_000,
     data_each: true,
-    // No more than three in a second, as the venue has it for connections.
+    // No number is documented for a second; faster than this is of no use.
     pace_ms: 350,
     // Rule 4, with the longest symbols that are taken at all.
     batch: 150,
