@@ -168,7 +168,7 @@ impl Feed {
             return self.numbered.stands(
                 arrival,
                 last,
-                BookText { symbol, levels: std::iter::empty(), window, venue_ns },
+                &BookText { symbol, levels: std::iter::empty(), window, venue_ns },
                 out,
             );
         }

@@ -140,7 +140,7 @@ impl Numbered {
     ) -> Result<(), Undecodable> {
         let BookText { symbol, window, venue_ns, .. } = text;
         self.snapshot(arrival, last, text, out)?;
-        self.stands(arrival, last, BookText { symbol, levels: std::iter::empty(), window, venue_ns }, out)
+        self.stands(arrival, last, &BookText { symbol, levels: std::iter::empty(), window, venue_ns }, out)
     }
 
     /// The stream's word that it stands at the id `last`, and that nothing is missing up to it.
@@ -151,10 +151,10 @@ impl Numbered {
         &mut self,
         arrival: Arrival<'_>,
         last: u64,
-        text: BookText<'_, std::iter::Empty<LevelText<'_>>>,
+        text: &BookText<'_, std::iter::Empty<LevelText<'_>>>,
         out: &mut Vec<Event>,
     ) -> Result<(), Undecodable> {
-        let BookText { symbol, window, venue_ns, .. } = text;
+        let BookText { symbol, window, venue_ns, .. } = *text;
         let stream = self.stream(symbol, arrival, out)?;
         stream.beat(arrival);
         let sequence = Sequence::Venue { first: last.saturating_add(1), last };

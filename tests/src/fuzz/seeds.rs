@@ -47,8 +47,13 @@ struct Chance(ChaCha8Rng);
 
 impl Chance {
     fn below(&mut self, bound: usize) -> usize {
-        let bound = u64::try_from(bound.max(1)).unwrap();
-        usize::try_from(self.0.next_u64() % bound).unwrap()
+        let bound = u64::try_from(bound.max(1)).unwrap_or(u64::MAX);
+        usize::try_from(self.0.next_u64() % bound).unwrap_or(0)
+    }
+
+    /// A number below a bound of a byte.
+    fn byte(&mut self, bound: u8) -> u8 {
+        u8::try_from(self.below(usize::from(bound))).unwrap_or(0)
     }
 
     fn one_in(&mut self, many: usize) -> bool {
@@ -86,7 +91,7 @@ fn bend(text: &mut Vec<u8>, other: &[u8], chance: &mut Chance) {
         0 => text.truncate(at),
         1 => {
             if let Some(byte) = text.get_mut(at) {
-                *byte = u8::try_from(chance.below(256)).unwrap();
+                *byte = chance.byte(u8::MAX);
             }
         }
         2 => {
@@ -105,7 +110,7 @@ fn bend(text: &mut Vec<u8>, other: &[u8], chance: &mut Chance) {
         _ => {
             let digit = text.iter().skip(at).position(u8::is_ascii_digit).map(|found| at + found);
             if let Some(digit) = digit.and_then(|digit| text.get_mut(digit)) {
-                *digit = b'0' + u8::try_from(chance.below(10)).unwrap();
+                *digit = b'0' + chance.byte(10);
             }
         }
     }
@@ -120,7 +125,7 @@ pub fn case(venue: Venue, recorded: &[FuzzFrame], seed: u64) -> Vec<u8> {
     let mut frames = Vec::new();
     for frame in run.take(FRAMES) {
         let mut frame = frame.clone();
-        frame.leg = u8::try_from(chance.below(3)).unwrap();
+        frame.leg = chance.byte(3);
         if chance.one_in(4) {
             let other = &recorded[chance.below(recorded.len())].text;
             bend(&mut frame.text, other, &mut chance);

@@ -8,7 +8,6 @@ use super::{
     connector::{self, Told},
     note,
     setup::{Leg, Market, MarketKind, Rest, SECOND},
-    text::Texts,
     truth::Whole,
 };
 use connectors::venue_feed::Undecodable;

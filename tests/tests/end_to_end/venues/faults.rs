@@ -76,7 +76,7 @@ impl Play {
     }
 
     /// Sets a fault of one leg until it fired: a leg may go for another reason before.
-    fn leg_goes_wrong(&self, fault: Value) -> Result<()> {
+    fn leg_goes_wrong(&self, fault: &Value) -> Result<()> {
         let name = fault["fault"].as_str().context("no name")?.to_owned();
         let before = self.stage.market.fired(&name)?;
         process::until(&format!("{}: {fault}", self.venue), || {
@@ -111,37 +111,37 @@ impl Play {
     fn in_turn(&self, between: &dyn Fn() -> Result<()>) -> Result<()> {
         let symbol = &self.symbol;
         for kind in ["truncated", "random", "binary"] {
-            self.leg_goes_wrong(json!({"fault": "garbage", "count": 1, "kind": kind}))?;
+            self.leg_goes_wrong(&json!({"fault": "garbage", "count": 1, "kind": kind}))?;
             between()?;
         }
         if self.tells.losses {
             for fault in ["duplicate", "reorder"] {
-                self.leg_goes_wrong(json!({"fault": fault, "count": 1}))?;
+                self.leg_goes_wrong(&json!({"fault": fault, "count": 1}))?;
                 between()?;
             }
-            self.leg_goes_wrong(json!({"fault": "drop_depth", "symbol": symbol, "count": 1}))?;
+            self.leg_goes_wrong(&json!({"fault": "drop_depth", "symbol": symbol, "count": 1}))?;
             between()?;
             // Until it has swallowed something, and a little longer.
-            self.leg_goes_wrong(json!({"fault": "silence", "for_ms": 60_000}))?;
+            self.leg_goes_wrong(&json!({"fault": "silence", "for_ms": 60_000}))?;
             pause(500);
             self.stage.market.clear_faults()?;
             between()?;
             // Nothing but pings: what is not sent meanwhile is lost.
-            self.leg_goes_wrong(json!({"fault": "ping_flood", "every_ms": 10, "for_ms": 300}))?;
+            self.leg_goes_wrong(&json!({"fault": "ping_flood", "every_ms": 10, "for_ms": 300}))?;
             between()?;
         }
         if self.tells.checksum {
-            self.leg_goes_wrong(json!({"fault": "corrupt_checksum", "symbol": symbol, "count": 1}))?;
+            self.leg_goes_wrong(&json!({"fault": "corrupt_checksum", "symbol": symbol, "count": 1}))?;
             between()?;
         }
-        self.leg_goes_wrong(json!({"fault": "delay", "min_ms": 6, "max_ms": 9, "for_ms": 1_000}))?;
+        self.leg_goes_wrong(&json!({"fault": "delay", "min_ms": 6, "max_ms": 9, "for_ms": 1_000}))?;
         for ending in ["normal", "going_away", "abort", "reset"] {
-            self.leg_goes_wrong(json!({"fault": "disconnect", "ending": ending}))?;
+            self.leg_goes_wrong(&json!({"fault": "disconnect", "ending": ending}))?;
             between()?;
         }
-        self.leg_goes_wrong(json!({"fault": "oversized"}))?;
+        self.leg_goes_wrong(&json!({"fault": "oversized"}))?;
         between()?;
-        self.leg_goes_wrong(json!({"fault": "half_open", "for_ms": 1_000}))?;
+        self.leg_goes_wrong(&json!({"fault": "half_open", "for_ms": 1_000}))?;
         between()?;
         self.of_both(between)
     }
