@@ -231,6 +231,13 @@ fn every_deribit_change_joins_its_chain_and_the_books_are_right() {
                 assert!(guard.poll(now_ns + Limits::default().bridge_ns).is_some());
                 apply(book, &snapshot.ticks, snapshot.scale, snapshot.window);
             }
+            Body::Delta(delta) if delta.sequence.is_assurance() => {
+                assert_eq!(
+                    guard.offer(now_ns, event.leg, delta.sequence),
+                    Offer::Duplicate,
+                    "it stands where it is shown"
+                );
+            }
             Body::Delta(delta) => {
                 let offer = guard.offer(now_ns, event.leg, delta.sequence);
                 assert!(matches!(offer, Offer::Apply(_)), "{}: {offer:?}", told.symbol(event.symbol));

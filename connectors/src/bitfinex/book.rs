@@ -48,19 +48,7 @@ pub(super) fn wrong(field: &'static str, text: &str) -> Undecodable {
 
 /// Rule 4.
 pub(super) fn checksum(book: &TextBook) -> i32 {
-    let mut crc = crc32fast::Hasher::new();
-    let mut first = true;
-    let (mut bids, mut asks) = (book.best_first(Side::Bid), book.best_first(Side::Ask));
-    for _ in 0..CHECKSUM_LEVELS {
-        for (level, sign) in [(bids.next(), ""), (asks.next(), "-")] {
-            let Some(level) = level else { continue };
-            let colon = if std::mem::take(&mut first) { "" } else { ":" };
-            for text in [colon, level.price, ":", sign, level.quantity] {
-                crc.update(text.as_bytes());
-            }
-        }
-    }
-    crc.finalize().cast_signed()
+    book.interleaved_crc(CHECKSUM_LEVELS, ["", "-"])
 }
 
 #[cfg(test)]

@@ -19,20 +19,7 @@ pub(super) fn rows<'m>(book: &'m Book<'_>) -> impl Iterator<Item = LevelText<'m>
 
 /// Rule 2.
 pub(super) fn checksum(book: &TextBook) -> i32 {
-    let mut crc = crc32fast::Hasher::new();
-    let mut sides = [book.best_first(Side::Bid), book.best_first(Side::Ask)];
-    let mut first = true;
-    for _ in 0..CHECKSUM_LEVELS {
-        for level in sides.iter_mut().filter_map(Iterator::next) {
-            for text in [level.price, level.quantity] {
-                if !std::mem::take(&mut first) {
-                    crc.update(b":");
-                }
-                crc.update(text.as_bytes());
-            }
-        }
-    }
-    crc.finalize().cast_signed()
+    book.interleaved_crc(CHECKSUM_LEVELS, ["", ""])
 }
 
 #[cfg(test)]

@@ -49,18 +49,7 @@ pub(super) fn rows<'m>(bids: &'m [Row<'_>], asks: &'m [Row<'_>]) -> impl Iterato
 
 /// Rule 5.
 fn checksum(book: &TextBook) -> i64 {
-    let mut crc = crc32fast::Hasher::new();
-    let (mut bids, mut asks) = (book.best_first(Side::Bid), book.best_first(Side::Ask));
-    let mut separator = "";
-    for _ in 0..CHECKSUM_LEVELS {
-        for level in bids.next().into_iter().chain(asks.next()) {
-            for text in [separator, level.price, ":", level.quantity] {
-                crc.update(text.as_bytes());
-            }
-            separator = ":";
-        }
-    }
-    i64::from(crc.finalize().cast_signed())
+    i64::from(book.interleaved_crc(CHECKSUM_LEVELS, ["", ""]))
 }
 
 /// Whether a book is what the venue says of it; none where it says nothing.

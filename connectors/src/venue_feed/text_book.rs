@@ -67,6 +67,24 @@ impl TextBook {
         Ok(())
     }
 
+    /// The signed CRC-32 over so many levels of each side, rank by rank, bid before ask, `price:quantity` joined by colons;
+    /// a rank that a side lacks is left out. The signs go before the quantities of bids and asks.
+    pub(crate) fn interleaved_crc(&self, levels: usize, signs: [&str; 2]) -> i32 {
+        let mut crc = crc32fast::Hasher::new();
+        let mut colon = "";
+        let (mut bids, mut asks) = (self.best_first(Side::Bid), self.best_first(Side::Ask));
+        for _ in 0..levels {
+            for (level, sign) in [bids.next(), asks.next()].into_iter().zip(signs) {
+                let Some(level) = level else { continue };
+                for text in [colon, level.price, ":", sign, level.quantity] {
+                    crc.update(text.as_bytes());
+                }
+                colon = ":";
+            }
+        }
+        crc.finalize().cast_signed()
+    }
+
     /// Drops what is beyond the best so many levels of each side.
     pub(crate) fn truncate(&mut self, depth: usize) {
         while self.bids.len() > depth {

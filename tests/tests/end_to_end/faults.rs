@@ -180,8 +180,9 @@ fn snapshots_are_asked_for_as_told_while_updates_pile_up() -> Result<()> {
     let held = stage.count("held")?;
     assert!(held >= 1_000, "only {held} updates waited");
     assert_eq!(stage.count("overflows")?, 0, "the buffer holds them all");
-    let asked = |event: &str| format!("sprag_venue_events_total{{venue=\"binance_spot\",event=\"{event}\"}}");
-    assert_eq!(stage.server.metric(&asked("rest_limited"))?, 3, "asked once a pause, not more");
+    let asked = |event: &str| format!("sprag_venue_events_total{{event=\"{event}\",venue=\"binance_spot\"}}");
+    // One of them met the list of instruments at the start.
+    assert_eq!(stage.server.metric(&asked("rest_limited"))?, 2, "asked once a pause, not more");
     stage.ends_right()
 }
 
