@@ -4,7 +4,7 @@
 
 use super::{error::Problems, venue};
 use connectors::{
-    simulator::{LEVELS_MAX, LEVELS_MIN},
+    simulator::{LEVELS_MAX, LEVELS_MIN, SIMULATED},
     venue_feed::number::{StepError, price_step, quantity_step},
 };
 use market::{Venue, instrument::INSTRUMENTS_MAX};
@@ -54,13 +54,7 @@ pub struct Sim {
 
 impl Default for Sim {
     fn default() -> Self {
-        Self {
-            seed: 1,
-            pairs: 40,
-            venues: connectors::simulator::SIMULATED.to_vec(),
-            updates_per_second: 2000,
-            book_levels: 200,
-        }
+        Self { seed: 1, pairs: 40, venues: SIMULATED.to_vec(), updates_per_second: 2000, book_levels: 200 }
     }
 }
 
@@ -69,9 +63,15 @@ impl Sim {
         problems.range("sim.seed", self.seed, 0..=i64::MAX.unsigned_abs());
         problems.range("sim.pairs", self.pairs, 1..=10_000);
         let distinct: BTreeSet<_> = self.venues.iter().collect();
-        let right = !self.venues.is_empty() && distinct.len() == self.venues.len();
+        let simulated = self.venues.iter().all(|venue| SIMULATED.contains(venue));
+        let right = !self.venues.is_empty() && distinct.len() == self.venues.len() && simulated;
         let names: Vec<_> = self.venues.iter().map(|venue| venue.name()).collect();
-        problems.unless(right, "sim.venues", &format_args!("{names:?}"), &"one venue or more, each at most once");
+        problems.unless(
+            right,
+            "sim.venues",
+            &format_args!("{names:?}"),
+            &"binance_spot, kraken_spot or both; others are simulated by venue-sim alone",
+        );
         problems.range("sim.updates_per_second", self.updates_per_second, 1..=10_000_000);
         problems.range("sim.book_levels", self.book_levels, LEVELS_MIN..=LEVELS_MAX);
     }
