@@ -194,6 +194,9 @@ impl Bitfinex {
     }
 }
 
+/// The count of a row whose level died.
+const DIES: &str = ",0,";
+
 impl Dialect for Bitfinex {
     fn venue(&self) -> Venue {
         Venue::Bitfinex
@@ -328,7 +331,10 @@ impl Dialect for Bitfinex {
 
     fn update(&self, channel: &str, view: &View<'_>, told: &[Told<'_>]) -> Vec<Utf8Bytes> {
         let length = length(channel).unwrap_or(0);
-        SIDES.iter().flat_map(|side| window(view.book, *side, told, length)).map(Utf8Bytes::from).collect()
+        let mut rows: Vec<String> = SIDES.iter().flat_map(|side| window(view.book, *side, told, length)).collect();
+        // Each row is a message of its own: what dies is told first, so that no book is crossed on the way.
+        rows.sort_by_key(|row| !row.contains(DIES));
+        rows.into_iter().map(Utf8Bytes::from).collect()
     }
 
     fn trade(&self, _channel: &str, view: &View<'_>, trade: &Trade<'_>) -> Vec<Utf8Bytes> {
