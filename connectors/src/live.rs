@@ -407,8 +407,7 @@ impl Live {
 
     /// Subscribes anew to one instrument on one connection, whose book of it broke.
     pub fn repair(&self, venue: Venue, conn: &str, symbol: &str) {
-        let leg = self.link(venue).and_then(|link| link.legs.iter().find(|leg| *leg.conn == *conn));
-        if let Some(leg) = leg {
+        if let Some(leg) = self.leg(venue, conn) {
             leg.machine().resubscribe(self.shared.clock.now_ns(), symbol);
             leg.wake.notify_one();
         }
@@ -416,8 +415,7 @@ impl Live {
 
     /// Gives a connection up that missed a message; it is made anew.
     pub fn reconnect(&self, venue: Venue, conn: &str) {
-        let leg = self.link(venue).and_then(|link| link.legs.iter().find(|leg| *leg.conn == *conn));
-        if let Some(leg) = leg {
+        if let Some(leg) = self.leg(venue, conn) {
             leg.machine().give_up(self.shared.clock.now_ns());
             leg.wake.notify_one();
         }
@@ -427,6 +425,10 @@ impl Live {
     #[must_use]
     pub fn numbers(&self) -> Vec<Arc<VenueNumbers>> {
         self.links.iter().map(|link| Arc::clone(&link.numbers)).collect()
+    }
+
+    fn leg(&self, venue: Venue, conn: &str) -> Option<&LegLink> {
+        self.link(venue)?.legs.iter().find(|leg| *leg.conn == *conn)
     }
 
     fn link(&self, venue: Venue) -> Option<&Link> {

@@ -162,10 +162,44 @@ impl std::ops::AddAssign for FeedCounts {
     }
 }
 
+/// Where a feed keeps its books: what it answers is the same for every venue that keeps them so.
+pub trait Books {
+    /// What happened to the feed so far.
+    fn counts(&self) -> FeedCounts;
+
+    /// The same, to be counted on.
+    fn counts_mut(&mut self) -> &mut FeedCounts;
+
+    /// The leg that an instrument's shown book came on last, where only one leg at a time feeds it.
+    fn active(&self, _symbol: &str) -> Option<LegId> {
+        None
+    }
+
+    /// The arrival's connection began or ended.
+    fn reconnected(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>);
+
+    /// See [`VenueFeed::torn`].
+    fn torn(&mut self, _arrival: Arrival<'_>, _out: &mut Vec<Event>) -> bool {
+        false
+    }
+
+    /// See [`VenueFeed::look_after`].
+    fn look_after(&mut self, leg: LegId, now_ns: u64);
+
+    /// See [`VenueFeed::repairs`].
+    fn repairs(&mut self) -> Vec<(LegId, Box<str>)>;
+}
+
 /// One venue's decoder: raw frames in, events out. No I/O and no clock.
 pub trait VenueFeed: Send {
     /// Whose it is.
     fn venue(&self) -> Venue;
+
+    /// Its books.
+    fn books(&self) -> &dyn Books;
+
+    /// The same, to be changed.
+    fn books_mut(&mut self) -> &mut dyn Books;
 
     /// What a message says, as events in `out`. On an error, what was pushed before it still holds.
     ///
@@ -184,30 +218,33 @@ pub trait VenueFeed: Send {
         _text: &str,
         _out: &mut Vec<Event>,
     ) -> Result<(), Undecodable> {
-        self.counts_mut().ignored += 1;
+        self.books_mut().counts_mut().ignored += 1;
         Ok(())
     }
 
     /// The arrival's connection began or ended.
-    fn connection(&mut self, _arrival: Arrival<'_>, _out: &mut Vec<Event>) {}
-
-    /// The counts that belong to this feed alone.
-    fn counts_mut(&mut self) -> &mut FeedCounts;
+    fn connection(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) {
+        self.books_mut().reconnected(arrival, out);
+    }
 
     /// What happened so far.
-    fn counts(&self) -> FeedCounts;
+    fn counts(&self) -> FeedCounts {
+        self.books().counts()
+    }
 
     /// The leg that an instrument's shown book came on last, where only one leg at a time feeds it.
-    fn active(&self, _symbol: &str) -> Option<LegId> {
-        None
+    fn active(&self, symbol: &str) -> Option<LegId> {
+        self.books().active(symbol)
     }
 
     /// Looks for instruments that a leg has ceased to carry although it ticks; they are among [`VenueFeed::repairs`] then.
-    fn look_after(&mut self, _leg: LegId, _now_ns: u64) {}
+    fn look_after(&mut self, leg: LegId, now_ns: u64) {
+        self.books_mut().look_after(leg, now_ns);
+    }
 
     /// Takes the books, by leg and symbol, that broke and need a subscription anew.
     fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
-        Vec::new()
+        self.books_mut().repairs()
     }
 
     /// Takes the legs that missed a message, by the venue's count of all messages of a connection: only a connection
@@ -218,8 +255,8 @@ pub trait VenueFeed: Send {
 
     /// A message of a leg was no text of the venue at all, so nobody knows what it was about. Whether that leaves the leg
     /// without anything to go on with, so that its connection must be made anew; where updates have ids the next one tells.
-    fn torn(&mut self, _arrival: Arrival<'_>, _out: &mut Vec<Event>) -> bool {
-        false
+    fn torn(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) -> bool {
+        self.books_mut().torn(arrival, out)
     }
 
     /// Decodes a frame, pushing what it says to `out`. On an error, what was pushed before it still holds.
@@ -227,7 +264,7 @@ pub trait VenueFeed: Send {
     /// # Errors
     /// [`Undecodable`]: the frame belongs to the dead letters.
     fn decode(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) -> Result<(), Undecodable> {
-        self.counts_mut().frames += 1;
+        self.books_mut().counts_mut().frames += 1;
         let frame = arrival.frame;
         match frame.kind {
             RawKind::Ws | RawKind::Http => {}
@@ -242,7 +279,7 @@ pub trait VenueFeed: Send {
             (RawPayload::Text(text), RawKind::Http) => self.reply(arrival, frame.url.as_deref(), text, out),
             (RawPayload::Text(text), _) => self.message(arrival, text, out),
         };
-        self.counts_mut().undecodable += u64::from(decoded.is_err());
+        self.books_mut().counts_mut().undecodable += u64::from(decoded.is_err());
         decoded
     }
 }

@@ -8,7 +8,7 @@ use super::{
     message::{Aside, Combined, Depth, DepthSnapshot, Trade},
 };
 use crate::venue_feed::{
-    self, Arrival, FeedCounts, Undecodable, VenueFeed, excerpt,
+    self, Arrival, Books, Undecodable, VenueFeed, excerpt,
     listings::Listings,
     number::{Subject, is_zero, token},
     numbered::{BookText, Numbered},
@@ -59,7 +59,6 @@ pub struct CombinedFeed<M> {
     trades: HashMap<Box<str>, TradeKind>,
     /// The leg that streams came on last; REST replies belong to it.
     stream_leg: LegId,
-    counts: FeedCounts,
     market: PhantomData<M>,
 }
 
@@ -69,8 +68,7 @@ impl<M: Market> CombinedFeed<M> {
     pub fn new(listings: Arc<Listings>) -> Self {
         let trades = HashMap::default();
         let books = Numbered::new(M::VENUE, listings);
-        let counts = FeedCounts::default();
-        Self { books, trades, stream_leg: LegId(0), counts, market: PhantomData }
+        Self { books, trades, stream_leg: LegId(0), market: PhantomData }
     }
 
     fn depth(&mut self, arrival: Arrival<'_>, data: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
@@ -109,7 +107,7 @@ impl<M: Market> CombinedFeed<M> {
         let (price, quantity) = (token(trade.price), token(trade.quantity));
         // A trade at no price or of nothing is the venue's word for none.
         if known.is_some_and(|known| known != kind) || is_zero(price) || is_zero(quantity) {
-            self.counts.ignored += 1;
+            self.books.counts.ignored += 1;
             return Ok(());
         }
         let order = id.and_then(|id| id.parse().ok());
@@ -133,12 +131,20 @@ impl<M: Market> VenueFeed for CombinedFeed<M> {
         M::VENUE
     }
 
+    fn books(&self) -> &dyn Books {
+        &self.books
+    }
+
+    fn books_mut(&mut self) -> &mut dyn Books {
+        &mut self.books
+    }
+
     fn message(&mut self, arrival: Arrival<'_>, text: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
         self.stream_leg = arrival.leg;
         let combined: Combined<'_> = match json::<M, _>(text) {
             Ok(combined) => combined,
             Err(_) if serde_json::from_str::<Aside<'_>>(text).is_ok_and(|aside| aside.is_one()) => {
-                self.counts.ignored += 1;
+                self.books.counts.ignored += 1;
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -149,7 +155,7 @@ impl<M: Market> VenueFeed for CombinedFeed<M> {
             "trade" => self.trade(arrival, TradeKind::Single, combined.data.get(), out),
             "aggTrade" => self.trade(arrival, TradeKind::Aggregate, combined.data.get(), out),
             _ => {
-                self.counts.ignored += 1;
+                self.books.counts.ignored += 1;
                 Ok(())
             }
         }
@@ -164,7 +170,7 @@ impl<M: Market> VenueFeed for CombinedFeed<M> {
         out: &mut Vec<Event>,
     ) -> Result<(), Undecodable> {
         if url.is_some_and(|url| !url.contains("/depth")) {
-            self.counts.ignored += 1;
+            self.books.counts.ignored += 1;
             return Ok(());
         }
         let named = url.and_then(|url| url.split(['?', '&']).find_map(|part| part.strip_prefix("symbol=")));
@@ -175,25 +181,5 @@ impl<M: Market> VenueFeed for CombinedFeed<M> {
         let levels = rows(&message.bids, &message.asks);
         let text = BookText { symbol: &symbol, levels, window: WINDOW, venue_ns };
         self.books.snapshot(Arrival { leg: self.stream_leg, ..arrival }, message.last, text, out)
-    }
-
-    fn connection(&mut self, arrival: Arrival<'_>, _out: &mut Vec<Event>) {
-        self.books.reconnected(arrival.leg);
-    }
-
-    fn counts_mut(&mut self) -> &mut FeedCounts {
-        &mut self.counts
-    }
-
-    fn counts(&self) -> FeedCounts {
-        self.counts
-    }
-
-    fn look_after(&mut self, leg: LegId, now_ns: u64) {
-        self.books.look_after(leg, now_ns);
-    }
-
-    fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
-        self.books.repairs()
     }
 }

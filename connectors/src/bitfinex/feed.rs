@@ -10,7 +10,7 @@ use super::{
     message::{Head, MAINTENANCE, RESUMES, Said},
 };
 use crate::venue_feed::{
-    self, Arrival, FeedCounts, Undecodable, VenueFeed,
+    self, Arrival, Books, Undecodable, VenueFeed,
     listings::Listings,
     numbered::BookText,
     sequenced::{Sequenced, Step},
@@ -39,7 +39,6 @@ pub struct Feed {
     executed: Executed,
     /// Legs on which the venue said that its market stands still.
     halted: Vec<LegId>,
-    counts: FeedCounts,
 }
 
 impl Feed {
@@ -52,7 +51,6 @@ impl Feed {
             channels: Channels::default(),
             executed: Executed::default(),
             halted: Vec::new(),
-            counts: FeedCounts::default(),
         }
     }
 
@@ -71,12 +69,12 @@ impl Feed {
                 match (said.code, said.platform.map(|platform| platform.status)) {
                     (Some(MAINTENANCE), _) | (None, Some(0)) => self.halt(arrival, true, out),
                     (Some(RESUMES), _) | (None, Some(1)) => self.halt(arrival, false, out),
-                    _ => self.counts.ignored += 1,
+                    _ => self.books.counts.ignored += 1,
                 }
                 Ok(())
             }
             _ => {
-                self.counts.ignored += 1;
+                self.books.counts.ignored += 1;
                 Ok(())
             }
         }
@@ -131,16 +129,16 @@ impl Feed {
         match number.map(|number: u64| self.sequenced.step(arrival.leg, number)) {
             None | Some(Step::Next) => {}
             Some(Step::Missing(missing)) => {
-                self.counts.missing = self.counts.missing.saturating_add(missing);
+                self.books.counts.missing = self.books.counts.missing.saturating_add(missing);
                 self.anew(arrival, out);
             }
             Some(Step::Passed) => {
-                self.counts.passed += 1;
+                self.books.counts.passed += 1;
                 return Ok(());
             }
         }
         if payload == HEARTBEAT {
-            self.counts.ignored += 1;
+            self.books.counts.ignored += 1;
             return Ok(());
         }
         self.said(arrival, id, array, out)
@@ -177,7 +175,7 @@ impl Feed {
                 self.trades(arrival, &symbol, (word, trades), out)
             }
             (Kind::Book | Kind::Other, _) => {
-                self.counts.ignored += 1;
+                self.books.counts.ignored += 1;
                 Ok(())
             }
         }
@@ -215,7 +213,7 @@ impl Feed {
         let rows = match word {
             "" | r#""te""# | r#""tu""# => trades::rows(payload)?,
             _ => {
-                self.counts.ignored += 1;
+                self.books.counts.ignored += 1;
                 return Ok(());
             }
         };
@@ -235,13 +233,10 @@ impl Feed {
     ) -> Result<(), Undecodable> {
         let trade = trades::text(row, at)?;
         if self.executed.is_again(arrival.leg, word, trade.id) {
-            self.counts.ignored += 1;
+            self.books.counts.ignored += 1;
             return Ok(());
         }
-        let stream = self.books.stream(symbol, arrival, out)?;
-        let subject = venue_feed::number::Subject { venue: VENUE, symbol };
-        out.push(trade.event(subject, stream.symbol, stream.steps, arrival)?);
-        Ok(())
+        self.books.trade(arrival, symbol, trade, out)
     }
 
     /// No book of the leg can be trusted any more; only another connection heals that.
@@ -267,6 +262,14 @@ impl VenueFeed for Feed {
         VENUE
     }
 
+    fn books(&self) -> &dyn Books {
+        &self.books
+    }
+
+    fn books_mut(&mut self) -> &mut dyn Books {
+        &mut self.books
+    }
+
     fn message(&mut self, arrival: Arrival<'_>, text: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
         if text.trim_start().starts_with('[') {
             self.array(arrival, &json(text)?, out)
@@ -277,36 +280,10 @@ impl VenueFeed for Feed {
 
     /// The leg's books, channels and numbers are those of no connection.
     fn connection(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) {
-        self.books.lose_all(arrival, BreakReason::Unsubscribed, out);
+        self.books.reconnected(arrival, out);
         self.sequenced.begin(arrival.leg);
         self.channels.begin(arrival.leg);
         self.halted.retain(|leg| *leg != arrival.leg);
-    }
-
-    fn torn(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) -> bool {
-        self.books.torn(arrival, out)
-    }
-
-    fn counts_mut(&mut self) -> &mut FeedCounts {
-        &mut self.counts
-    }
-
-    fn counts(&self) -> FeedCounts {
-        let mut counts = self.counts;
-        counts += self.books.counts;
-        counts
-    }
-
-    fn active(&self, symbol: &str) -> Option<LegId> {
-        self.books.active(symbol)
-    }
-
-    fn look_after(&mut self, leg: LegId, now_ns: u64) {
-        self.books.look_after(leg, now_ns);
-    }
-
-    fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
-        self.books.repairs()
     }
 
     fn reconnects(&mut self) -> Vec<LegId> {

@@ -7,10 +7,10 @@ use super::{
     message::{Book, Envelope},
 };
 use crate::venue_feed::{
-    self, Arrival, FeedCounts, Undecodable, VenueFeed, excerpt, listings::Listings, number::token, numbered::BookText,
+    self, Arrival, Books, Undecodable, VenueFeed, excerpt, listings::Listings, number::token, numbered::BookText,
     row::Row, standby::Standby, time, trades::UnnamedTrade,
 };
-use market::{Event, LegId, Side, Venue, Window, guard::BreakReason};
+use market::{Event, Side, Venue, Window, guard::BreakReason};
 use std::sync::Arc;
 
 const VENUE: Venue = Venue::Bitget;
@@ -22,14 +22,13 @@ const PONG: &str = "pong";
 #[derive(Debug)]
 pub struct Feed {
     books: Standby,
-    counts: FeedCounts,
 }
 
 impl Feed {
     /// A feed that lists its instruments there.
     #[must_use]
     pub fn new(listings: Arc<Listings>) -> Self {
-        Self { books: Standby::new(VENUE, listings), counts: FeedCounts::default() }
+        Self { books: Standby::new(VENUE, listings) }
     }
 
     /// All parts of a `books` message as one change: the message has one place in the order of arrival.
@@ -97,9 +96,17 @@ impl VenueFeed for Feed {
         VENUE
     }
 
+    fn books(&self) -> &dyn Books {
+        &self.books
+    }
+
+    fn books_mut(&mut self) -> &mut dyn Books {
+        &mut self.books
+    }
+
     fn message(&mut self, arrival: Arrival<'_>, text: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
         if text == PONG {
-            self.counts.ignored += 1;
+            self.books.counts.ignored += 1;
             return Ok(());
         }
         let Envelope { event, action, arg, data } = json(text)?;
@@ -115,41 +122,10 @@ impl VenueFeed for Feed {
             }
             (Some("subscribe"), ..) => Ok(()),
             _ => {
-                self.counts.ignored += 1;
+                self.books.counts.ignored += 1;
                 Ok(())
             }
         }
-    }
-
-    /// The leg's books are those of no connection.
-    fn connection(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) {
-        self.books.lose_all(arrival, BreakReason::Unsubscribed, out);
-    }
-
-    fn torn(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) -> bool {
-        self.books.torn(arrival, out)
-    }
-
-    fn counts_mut(&mut self) -> &mut FeedCounts {
-        &mut self.counts
-    }
-
-    fn counts(&self) -> FeedCounts {
-        let mut counts = self.counts;
-        counts += self.books.counts;
-        counts
-    }
-
-    fn active(&self, symbol: &str) -> Option<LegId> {
-        self.books.active(symbol)
-    }
-
-    fn look_after(&mut self, leg: LegId, now_ns: u64) {
-        self.books.look_after(leg, now_ns);
-    }
-
-    fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
-        self.books.repairs()
     }
 }
 

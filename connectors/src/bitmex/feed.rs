@@ -7,7 +7,7 @@ use super::{
     message::{BookRow, Envelope, Named, Trade},
 };
 use crate::venue_feed::{
-    self, Arrival, FeedCounts, Undecodable, VenueFeed, excerpt, listings::Listings, number::token, numbered::BookText,
+    self, Arrival, Books, Undecodable, VenueFeed, excerpt, listings::Listings, number::token, numbered::BookText,
     standby::Standby, time, trades::TradeText,
 };
 use foldhash::HashMap;
@@ -27,7 +27,6 @@ pub struct Feed {
     rows: HashMap<(LegId, Box<str>), Rows>,
     /// Legs on which a message about nobody knows which book was lost.
     reconnects: Vec<LegId>,
-    counts: FeedCounts,
 }
 
 impl Feed {
@@ -35,7 +34,7 @@ impl Feed {
     #[must_use]
     pub fn new(listings: Arc<Listings>) -> Self {
         let (books, rows) = (Standby::new(VENUE, listings), HashMap::default());
-        Self { books, rows, reconnects: Vec::new(), counts: FeedCounts::default() }
+        Self { books, rows, reconnects: Vec::new() }
     }
 
     fn fail(&mut self, arrival: Arrival<'_>, symbol: &str, reason: BreakReason, out: &mut Vec<Event>) {
@@ -119,7 +118,7 @@ impl Feed {
         }
         let Some(known) = self.rows.get_mut(&key) else {
             // Rule 1.
-            self.counts.ignored += 1;
+            self.books.counts.ignored += 1;
             return Ok(());
         };
         let read = known.apply(action.unwrap_or(Action::Insert), rows);
@@ -179,6 +178,14 @@ impl VenueFeed for Feed {
         VENUE
     }
 
+    fn books(&self) -> &dyn Books {
+        &self.books
+    }
+
+    fn books_mut(&mut self) -> &mut dyn Books {
+        &mut self.books
+    }
+
     fn message(&mut self, arrival: Arrival<'_>, text: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
         let envelope: Envelope<'_> = json(text)?;
         if let (Some(ended), true) = (envelope.unsubscribe.as_deref(), envelope.success) {
@@ -199,7 +206,7 @@ impl VenueFeed for Feed {
                 trades.iter().enumerate().try_for_each(|trade| self.trade(arrival, trade, out))
             }
             _ => {
-                self.counts.ignored += 1;
+                self.books.counts.ignored += 1;
                 Ok(())
             }
         }
@@ -214,28 +221,6 @@ impl VenueFeed for Feed {
     fn torn(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) -> bool {
         self.lose_all(arrival, BreakReason::Undecodable, out);
         true
-    }
-
-    fn counts_mut(&mut self) -> &mut FeedCounts {
-        &mut self.counts
-    }
-
-    fn counts(&self) -> FeedCounts {
-        let mut counts = self.counts;
-        counts += self.books.counts;
-        counts
-    }
-
-    fn active(&self, symbol: &str) -> Option<LegId> {
-        self.books.active(symbol)
-    }
-
-    fn look_after(&mut self, leg: LegId, now_ns: u64) {
-        self.books.look_after(leg, now_ns);
-    }
-
-    fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
-        self.books.repairs()
     }
 
     fn reconnects(&mut self) -> Vec<LegId> {

@@ -10,11 +10,11 @@ use super::{
 use crate::{
     raw::RawKind,
     venue_feed::{
-        self, Arrival, FeedCounts, Undecodable, VenueFeed,
+        self, Arrival, Books, Undecodable, VenueFeed,
         check::{Check, Evidence, Judgement},
         excerpt,
         listings::Listings,
-        number::{Subject, token},
+        number::token,
         numbered::{BookText, Numbered},
         trades::TradeText,
     },
@@ -50,7 +50,6 @@ pub struct Feed {
     opened: Vec<LegId>,
     /// The leg that messages came on last; REST replies belong to it.
     stream_leg: LegId,
-    counts: FeedCounts,
 }
 
 impl Feed {
@@ -62,7 +61,6 @@ impl Feed {
             legs: HashMap::default(),
             opened: Vec::new(),
             stream_leg: LegId(0),
-            counts: FeedCounts::default(),
         }
     }
 
@@ -97,10 +95,10 @@ impl Feed {
         };
         let text = BookText { symbol, levels: levels(&book), window: Window::Whole, venue_ns };
         let told = self.books.delta(arrival, covers, text, out);
-        self.counts.missing += u64::from(word == Word::Lost);
+        self.books.counts.missing += u64::from(word == Word::Lost);
         match judgement {
             Judgement::Right | Judgement::Tolerated => {}
-            Judgement::PutAside => self.counts.checks_put_aside += 1,
+            Judgement::PutAside => self.books.counts.checks_put_aside += 1,
             Judgement::Wrong => {
                 let body = Body::Broken(BreakReason::Missing);
                 out.push(Event::of(instrument, arrival.leg, arrival.frame.ts_ns, venue_ns, body));
@@ -125,16 +123,13 @@ impl Feed {
         };
         let id = token(trade.id);
         let order = id.parse().map_err(|_| Undecodable::TradeId { venue: VENUE, symbol: excerpt(symbol) })?;
-        let stream = self.books.stream(symbol, arrival, out)?;
         let (price, quantity) = (token(trade.price), token(trade.quantity));
         let text = TradeText { id, order: Some(order), at: 0, price, quantity, taker, venue_ns };
-        let subject = Subject { venue: VENUE, symbol };
-        out.push(text.event(subject, stream.symbol, stream.steps, arrival)?);
-        Ok(())
+        self.books.trade(arrival, symbol, text, out)
     }
 
     fn ignore(&mut self) -> Result<(), Undecodable> {
-        self.counts.ignored += 1;
+        self.books.counts.ignored += 1;
         Ok(())
     }
 }
@@ -142,6 +137,14 @@ impl Feed {
 impl VenueFeed for Feed {
     fn venue(&self) -> Venue {
         VENUE
+    }
+
+    fn books(&self) -> &dyn Books {
+        &self.books
+    }
+
+    fn books_mut(&mut self) -> &mut dyn Books {
+        &mut self.books
     }
 
     fn message(&mut self, arrival: Arrival<'_>, text: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
@@ -180,31 +183,15 @@ impl VenueFeed for Feed {
         Ok(())
     }
 
-    fn connection(&mut self, arrival: Arrival<'_>, _out: &mut Vec<Event>) {
+    fn connection(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) {
         let leg = arrival.leg;
-        self.books.reconnected(leg);
+        self.books.reconnected(arrival, out);
         if arrival.frame.kind == RawKind::Open && !self.opened.contains(&leg) {
             // There was none before that could have lost anything.
             self.opened.push(leg);
             return;
         }
         self.unread(leg, None);
-    }
-
-    fn counts_mut(&mut self) -> &mut FeedCounts {
-        &mut self.counts
-    }
-
-    fn counts(&self) -> FeedCounts {
-        self.counts
-    }
-
-    fn look_after(&mut self, leg: LegId, now_ns: u64) {
-        self.books.look_after(leg, now_ns);
-    }
-
-    fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
-        self.books.repairs()
     }
 }
 

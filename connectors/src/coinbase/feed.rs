@@ -7,9 +7,9 @@ use super::{
     message::{BookEvent, Frame, Trade, TradesEvent},
 };
 use crate::venue_feed::{
-    self, Arrival, FeedCounts, Undecodable, VenueFeed,
+    self, Arrival, Books, Undecodable, VenueFeed,
     listings::Listings,
-    number::{LevelText, Subject, token},
+    number::{LevelText, token},
     numbered::BookText,
     sequenced::{Sequenced, Step},
     standby::Standby,
@@ -26,7 +26,6 @@ const VENUE: Venue = Venue::Coinbase;
 pub struct Feed {
     books: Standby,
     sequenced: Sequenced,
-    counts: FeedCounts,
 }
 
 impl Feed {
@@ -34,7 +33,7 @@ impl Feed {
     #[must_use]
     pub fn new(listings: Arc<Listings>) -> Self {
         let (books, sequenced) = (Standby::new(VENUE, listings), Sequenced::default());
-        Self { books, sequenced, counts: FeedCounts::default() }
+        Self { books, sequenced }
     }
 
     /// Rules 1 to 3.
@@ -45,7 +44,7 @@ impl Feed {
             "l2update" => changes(frame),
             "match" | "last_match" => return self.matched(arrival, frame, out),
             _ => {
-                self.counts.ignored += 1;
+                self.books.counts.ignored += 1;
                 return Ok(());
             }
         };
@@ -96,11 +95,8 @@ impl Feed {
         trade: TradeText<'_>,
         out: &mut Vec<Event>,
     ) -> Result<(), Undecodable> {
-        let stream = self.books.stream(symbol, arrival, out)?;
         // An id beyond 64 bits is kept as text; its place is then the arrival order.
-        let trade = TradeText { order: trade.id.parse().ok(), ..trade };
-        out.push(trade.event(Subject { venue: VENUE, symbol }, stream.symbol, stream.steps, arrival)?);
-        Ok(())
+        self.books.trade(arrival, symbol, TradeText { order: trade.id.parse().ok(), ..trade }, out)
     }
 
     /// Rule 4.
@@ -108,11 +104,11 @@ impl Feed {
         match frame.sequence_num.map(|number| self.sequenced.step(arrival.leg, number)) {
             None | Some(Step::Next) => {}
             Some(Step::Missing(missing)) => {
-                self.counts.missing = self.counts.missing.saturating_add(missing);
+                self.books.counts.missing = self.books.counts.missing.saturating_add(missing);
                 self.anew(arrival, BreakReason::Missing, out);
             }
             Some(Step::Passed) => {
-                self.counts.passed += 1;
+                self.books.counts.passed += 1;
                 return Ok(());
             }
         }
@@ -120,7 +116,7 @@ impl Feed {
             "l2_data" => self.books_of(arrival, frame, out),
             "market_trades" => self.trades_of(arrival, frame, out),
             _ => {
-                self.counts.ignored += 1;
+                self.books.counts.ignored += 1;
                 Ok(())
             }
         }
@@ -196,6 +192,14 @@ impl VenueFeed for Feed {
         VENUE
     }
 
+    fn books(&self) -> &dyn Books {
+        &self.books
+    }
+
+    fn books_mut(&mut self) -> &mut dyn Books {
+        &mut self.books
+    }
+
     fn message(&mut self, arrival: Arrival<'_>, text: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
         let frame: Frame<'_> = json(text)?;
         if frame.channel.is_empty() { self.exchange(arrival, &frame, out) } else { self.advanced(arrival, &frame, out) }
@@ -203,34 +207,8 @@ impl VenueFeed for Feed {
 
     /// The leg's books are those of no connection, and its numbers begin anew.
     fn connection(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) {
-        self.books.lose_all(arrival, BreakReason::Unsubscribed, out);
+        self.books.reconnected(arrival, out);
         self.sequenced.begin(arrival.leg);
-    }
-
-    fn torn(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) -> bool {
-        self.books.torn(arrival, out)
-    }
-
-    fn counts_mut(&mut self) -> &mut FeedCounts {
-        &mut self.counts
-    }
-
-    fn counts(&self) -> FeedCounts {
-        let mut counts = self.counts;
-        counts += self.books.counts;
-        counts
-    }
-
-    fn active(&self, symbol: &str) -> Option<LegId> {
-        self.books.active(symbol)
-    }
-
-    fn look_after(&mut self, leg: LegId, now_ns: u64) {
-        self.books.look_after(leg, now_ns);
-    }
-
-    fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
-        self.books.repairs()
     }
 
     fn reconnects(&mut self) -> Vec<LegId> {

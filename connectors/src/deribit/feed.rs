@@ -7,14 +7,14 @@ use super::{
     message::{Book, Envelope, PlatformState, Trade},
 };
 use crate::venue_feed::{
-    self, Arrival, FeedCounts, Undecodable, VenueFeed, excerpt,
+    self, Arrival, Books, Undecodable, VenueFeed, excerpt,
     listings::Listings,
-    number::{Subject, token},
+    number::token,
     numbered::{BookText, Numbered},
     time,
     trades::TradeText,
 };
-use market::{Body, Event, LegId, Side, Venue, Window};
+use market::{Body, Event, Side, Venue, Window};
 use std::sync::Arc;
 
 const VENUE: Venue = Venue::Deribit;
@@ -23,14 +23,13 @@ const VENUE: Venue = Venue::Deribit;
 #[derive(Debug)]
 pub struct Feed {
     books: Numbered,
-    counts: FeedCounts,
 }
 
 impl Feed {
     /// A feed that lists its instruments there.
     #[must_use]
     pub fn new(listings: Arc<Listings>) -> Self {
-        Self { books: Numbered::new(VENUE, listings), counts: FeedCounts::default() }
+        Self { books: Numbered::new(VENUE, listings) }
     }
 
     fn book(&mut self, arrival: Arrival<'_>, data: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
@@ -67,7 +66,6 @@ impl Feed {
             "sell" => Side::Ask,
             other => return Err(field("direction", other)),
         };
-        let stream = self.books.stream(&trade.instrument, arrival, out)?;
         let text = TradeText {
             id: token(trade.id),
             order: Some(trade.order),
@@ -77,9 +75,7 @@ impl Feed {
             taker,
             venue_ns,
         };
-        let subject = Subject { venue: VENUE, symbol: &trade.instrument };
-        out.push(text.event(subject, stream.symbol, stream.steps, arrival)?);
-        Ok(())
+        self.books.trade(arrival, &trade.instrument, text, out)
     }
 
     /// Rule 6.
@@ -89,7 +85,7 @@ impl Feed {
             Some(true) => Body::Halted,
             Some(false) => Body::Resumed,
             None => {
-                self.counts.ignored += 1;
+                self.books.counts.ignored += 1;
                 return Ok(());
             }
         };
@@ -114,7 +110,7 @@ impl Feed {
             }
             (Some("platform_state"), 0) => self.state(arrival, data, out),
             _ => {
-                self.counts.ignored += 1;
+                self.books.counts.ignored += 1;
                 Ok(())
             }
         }
@@ -134,6 +130,14 @@ impl VenueFeed for Feed {
         VENUE
     }
 
+    fn books(&self) -> &dyn Books {
+        &self.books
+    }
+
+    fn books_mut(&mut self) -> &mut dyn Books {
+        &mut self.books
+    }
+
     fn message(&mut self, arrival: Arrival<'_>, text: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
         let envelope: Envelope<'_> = json(text)?;
         match (envelope.method.as_deref(), envelope.params) {
@@ -143,35 +147,15 @@ impl VenueFeed for Feed {
                 self.notification(arrival, &channel, data.get(), out)
             }
             (Some("heartbeat"), _) => {
-                self.counts.ignored += 1;
+                self.books.counts.ignored += 1;
                 Ok(())
             }
             _ if envelope.result.is_some() || envelope.error.is_some() => {
-                self.counts.ignored += 1;
+                self.books.counts.ignored += 1;
                 Ok(())
             }
             _ => Err(field("method", envelope.method.as_deref().unwrap_or("absent"))),
         }
-    }
-
-    fn connection(&mut self, arrival: Arrival<'_>, _out: &mut Vec<Event>) {
-        self.books.reconnected(arrival.leg);
-    }
-
-    fn counts_mut(&mut self) -> &mut FeedCounts {
-        &mut self.counts
-    }
-
-    fn counts(&self) -> FeedCounts {
-        self.counts
-    }
-
-    fn look_after(&mut self, leg: LegId, now_ns: u64) {
-        self.books.look_after(leg, now_ns);
-    }
-
-    fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
-        self.books.repairs()
     }
 }
 

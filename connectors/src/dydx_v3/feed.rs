@@ -8,7 +8,7 @@ use super::{
     message_ids::MessageIds,
 };
 use crate::venue_feed::{
-    self, Arrival, FeedCounts, Undecodable, VenueFeed, excerpt,
+    self, Arrival, Books, Undecodable, VenueFeed, excerpt,
     listings::Listings,
     number::{LevelText, token},
     numbered::BookText,
@@ -30,7 +30,6 @@ pub struct Feed {
     connections: HashMap<LegId, Connection>,
     /// Legs that lost a message and were not reconnected since; told ones stay, so that each is told once.
     lost: HashMap<LegId, Told>,
-    counts: FeedCounts,
 }
 
 /// What is known of a leg's connection.
@@ -63,7 +62,7 @@ impl Feed {
     pub fn new(listings: Arc<Listings>) -> Self {
         let (books, offsets) = (Standby::new(VENUE, listings), HashMap::default());
         let (connections, lost) = (HashMap::default(), HashMap::default());
-        Self { books, offsets, connections, lost, counts: FeedCounts::default() }
+        Self { books, offsets, connections, lost }
     }
 
     /// Every book of the leg is lost.
@@ -88,7 +87,7 @@ impl Feed {
     fn counted(&mut self, arrival: Arrival<'_>, id: u64, out: &mut Vec<Event>) -> bool {
         let seen = self.connections.entry(arrival.leg).or_default().ids.see(id, arrival.frame.ts_ns);
         if seen.lost > 0 {
-            self.counts.missing = self.counts.missing.saturating_add(seen.lost);
+            self.books.counts.missing = self.books.counts.missing.saturating_add(seen.lost);
             self.lose_all(arrival, BreakReason::Missing, out);
             self.lost.entry(arrival.leg).or_insert(Told::No);
         }
@@ -142,7 +141,7 @@ impl Feed {
         let parts: Vec<Changes<'_>> = each(kind, contents)?;
         let offsets = self.offsets.entry((arrival.leg, symbol.into())).or_default();
         let news = offsets.news(subject(symbol), &parts)?;
-        self.counts.suppressed += news.suppressed;
+        self.books.counts.suppressed += news.suppressed;
         let levels = news.levels.iter().copied();
         self.books.update(arrival, BookText { symbol, levels, window: Window::Whole, venue_ns: 0 }, |_| None, out)
     }
@@ -185,6 +184,14 @@ impl VenueFeed for Feed {
         VENUE
     }
 
+    fn books(&self) -> &dyn Books {
+        &self.books
+    }
+
+    fn books_mut(&mut self) -> &mut dyn Books {
+        &mut self.books
+    }
+
     fn message(&mut self, arrival: Arrival<'_>, text: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
         let envelope: Envelope<'_> = json(text)?;
         if let Some(name) = &envelope.connection_id {
@@ -194,7 +201,7 @@ impl VenueFeed for Feed {
             && !self.counted(arrival, id, out)
         {
             // The same message again, or one that was given up.
-            self.counts.ignored += 1;
+            self.books.counts.ignored += 1;
             return Ok(());
         }
         let kind = match envelope.kind.as_deref() {
@@ -213,7 +220,7 @@ impl VenueFeed for Feed {
                 Ok(())
             }
             _ => {
-                self.counts.ignored += 1;
+                self.books.counts.ignored += 1;
                 Ok(())
             }
         }
@@ -229,28 +236,6 @@ impl VenueFeed for Feed {
     fn torn(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) -> bool {
         self.lose_all(arrival, BreakReason::Undecodable, out);
         true
-    }
-
-    fn counts_mut(&mut self) -> &mut FeedCounts {
-        &mut self.counts
-    }
-
-    fn counts(&self) -> FeedCounts {
-        let mut counts = self.counts;
-        counts += self.books.counts;
-        counts
-    }
-
-    fn active(&self, symbol: &str) -> Option<LegId> {
-        self.books.active(symbol)
-    }
-
-    fn look_after(&mut self, leg: LegId, now_ns: u64) {
-        self.books.look_after(leg, now_ns);
-    }
-
-    fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
-        self.books.repairs()
     }
 
     fn reconnects(&mut self) -> Vec<LegId> {

@@ -7,10 +7,10 @@ use super::{
     message::{Change, Envelope, Trade},
 };
 use crate::venue_feed::{
-    self, Arrival, FeedCounts, Undecodable, VenueFeed, listings::Listings, number::token, numbered::BookText,
+    self, Arrival, Books, Undecodable, VenueFeed, listings::Listings, number::token, numbered::BookText,
     standby::Standby, time, trades::TradeText,
 };
-use market::{Event, LegId, Venue, Window, guard::BreakReason};
+use market::{Event, Venue, Window, guard::BreakReason};
 use std::sync::Arc;
 
 const VENUE: Venue = Venue::Gemini;
@@ -19,14 +19,13 @@ const VENUE: Venue = Venue::Gemini;
 #[derive(Debug)]
 pub struct Feed {
     books: Standby,
-    counts: FeedCounts,
 }
 
 impl Feed {
     /// A feed that lists its instruments there.
     #[must_use]
     pub fn new(listings: Arc<Listings>) -> Self {
-        Self { books: Standby::new(VENUE, listings), counts: FeedCounts::default() }
+        Self { books: Standby::new(VENUE, listings) }
     }
 
     /// Rules 1 and 2.
@@ -89,6 +88,14 @@ impl VenueFeed for Feed {
         VENUE
     }
 
+    fn books(&self) -> &dyn Books {
+        &self.books
+    }
+
+    fn books_mut(&mut self) -> &mut dyn Books {
+        &mut self.books
+    }
+
     fn message(&mut self, arrival: Arrival<'_>, text: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
         let envelope: Envelope<'_> = json(text)?;
         match (envelope.kind.as_deref(), envelope.symbol.as_deref()) {
@@ -100,41 +107,10 @@ impl VenueFeed for Feed {
             }
             (Some("trade"), Some(symbol)) => self.trade(arrival, symbol, (0, &json(text)?), out),
             _ => {
-                self.counts.ignored += 1;
+                self.books.counts.ignored += 1;
                 Ok(())
             }
         }
-    }
-
-    /// The leg's books are those of no connection.
-    fn connection(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) {
-        self.books.lose_all(arrival, BreakReason::Unsubscribed, out);
-    }
-
-    fn torn(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) -> bool {
-        self.books.torn(arrival, out)
-    }
-
-    fn counts_mut(&mut self) -> &mut FeedCounts {
-        &mut self.counts
-    }
-
-    fn counts(&self) -> FeedCounts {
-        let mut counts = self.counts;
-        counts += self.books.counts;
-        counts
-    }
-
-    fn active(&self, symbol: &str) -> Option<LegId> {
-        self.books.active(symbol)
-    }
-
-    fn look_after(&mut self, leg: LegId, now_ns: u64) {
-        self.books.look_after(leg, now_ns);
-    }
-
-    fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
-        self.books.repairs()
     }
 }
 

@@ -7,14 +7,14 @@ use super::{
     message::{BookLevel, BookSnapshot, Head, Trade},
 };
 use crate::venue_feed::{
-    self, Arrival, FeedCounts, Undecodable, VenueFeed,
+    self, Arrival, Books, Undecodable, VenueFeed,
     listings::Listings,
-    number::{LevelText, Subject, token},
+    number::{LevelText, token},
     numbered::{BookText, Numbered},
     time,
     trades::TradeText,
 };
-use market::{Event, LegId, Venue, Window};
+use market::{Event, Venue, Window};
 use std::sync::Arc;
 
 const VENUE: Venue = Venue::KrakenFutures;
@@ -23,14 +23,13 @@ const VENUE: Venue = Venue::KrakenFutures;
 #[derive(Debug)]
 pub struct Feed {
     books: Numbered,
-    counts: FeedCounts,
 }
 
 impl Feed {
     /// A feed that lists its instruments there.
     #[must_use]
     pub fn new(listings: Arc<Listings>) -> Self {
-        Self { books: Numbered::new(VENUE, listings), counts: FeedCounts::default() }
+        Self { books: Numbered::new(VENUE, listings) }
     }
 
     fn snapshot(&mut self, arrival: Arrival<'_>, text: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
@@ -54,18 +53,23 @@ impl Feed {
         let trade: Trade<'_> = venue_feed::json(VENUE, text)?;
         let venue_ns = time::from_ms(VENUE, trade.time_ms)?;
         let taker = side(&trade.side)?;
-        let stream = self.books.stream(&trade.symbol, arrival, out)?;
         let (price, quantity) = (token(trade.price), token(trade.qty));
         let text = TradeText { id: &trade.id, order: Some(trade.seq), at: 0, price, quantity, taker, venue_ns };
-        let subject = Subject { venue: VENUE, symbol: &trade.symbol };
-        out.push(text.event(subject, stream.symbol, stream.steps, arrival)?);
-        Ok(())
+        self.books.trade(arrival, &trade.symbol, text, out)
     }
 }
 
 impl VenueFeed for Feed {
     fn venue(&self) -> Venue {
         VENUE
+    }
+
+    fn books(&self) -> &dyn Books {
+        &self.books
+    }
+
+    fn books_mut(&mut self) -> &mut dyn Books {
+        &mut self.books
     }
 
     fn message(&mut self, arrival: Arrival<'_>, text: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
@@ -76,30 +80,10 @@ impl VenueFeed for Feed {
             Some("book_snapshot") => self.snapshot(arrival, text, out),
             Some("trade") => self.trade(arrival, text, out),
             _ => {
-                self.counts.ignored += 1;
+                self.books.counts.ignored += 1;
                 Ok(())
             }
         }
-    }
-
-    fn connection(&mut self, arrival: Arrival<'_>, _out: &mut Vec<Event>) {
-        self.books.reconnected(arrival.leg);
-    }
-
-    fn counts_mut(&mut self) -> &mut FeedCounts {
-        &mut self.counts
-    }
-
-    fn counts(&self) -> FeedCounts {
-        self.counts
-    }
-
-    fn look_after(&mut self, leg: LegId, now_ns: u64) {
-        self.books.look_after(leg, now_ns);
-    }
-
-    fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
-        self.books.repairs()
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
     v1,
 };
 use crate::venue_feed::{
-    self, Arrival, FeedCounts, Undecodable, VenueFeed, listings::Listings, number::token, numbered::BookText,
+    self, Arrival, Books, Undecodable, VenueFeed, listings::Listings, number::token, numbered::BookText,
     standby::Standby, time, trades::TradeText,
 };
 use foldhash::{HashMap, HashSet};
@@ -28,7 +28,6 @@ pub struct Feed {
     depths: HashMap<(LegId, Box<str>), u32>,
     /// Legs on which the venue said that it is in maintenance.
     halted: HashSet<LegId>,
-    counts: FeedCounts,
 }
 
 impl Feed {
@@ -36,7 +35,7 @@ impl Feed {
     #[must_use]
     pub fn new(listings: Arc<Listings>) -> Self {
         let (books, depths) = (Standby::new(VENUE, listings), HashMap::default());
-        Self { books, depths, halted: HashSet::default(), counts: FeedCounts::default() }
+        Self { books, depths, halted: HashSet::default() }
     }
 
     fn acknowledged(
@@ -141,7 +140,7 @@ impl Feed {
         if frame.channel == "trade" {
             return self.books.unnamed_trades(arrival, &frame.pair, frame.trades()?.into_iter().map(Ok), out);
         }
-        self.counts.ignored += 1;
+        self.books.counts.ignored += 1;
         Ok(())
     }
 
@@ -154,7 +153,7 @@ impl Feed {
                 self.books.lose(arrival, &pair, BreakReason::Unsubscribed, out);
             }
             ("subscriptionStatus", ..) => {}
-            _ => self.counts.ignored += 1,
+            _ => self.books.counts.ignored += 1,
         }
         Ok(())
     }
@@ -190,6 +189,14 @@ impl VenueFeed for Feed {
         VENUE
     }
 
+    fn books(&self) -> &dyn Books {
+        &self.books
+    }
+
+    fn books_mut(&mut self) -> &mut dyn Books {
+        &mut self.books
+    }
+
     fn message(&mut self, arrival: Arrival<'_>, text: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
         if text.starts_with('[') {
             return self.array(arrival, text, out);
@@ -214,7 +221,7 @@ impl VenueFeed for Feed {
                 trades.iter().enumerate().try_for_each(|trade| self.trade(arrival, trade, out))
             }
             _ => {
-                self.counts.ignored += 1;
+                self.books.counts.ignored += 1;
                 Ok(())
             }
         }
@@ -222,34 +229,8 @@ impl VenueFeed for Feed {
 
     /// The leg's books are those of no connection.
     fn connection(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) {
-        self.books.lose_all(arrival, BreakReason::Unsubscribed, out);
+        self.books.reconnected(arrival, out);
         self.halted.remove(&arrival.leg);
-    }
-
-    fn torn(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) -> bool {
-        self.books.torn(arrival, out)
-    }
-
-    fn counts_mut(&mut self) -> &mut FeedCounts {
-        &mut self.counts
-    }
-
-    fn counts(&self) -> FeedCounts {
-        let mut counts = self.counts;
-        counts += self.books.counts;
-        counts
-    }
-
-    fn active(&self, symbol: &str) -> Option<LegId> {
-        self.books.active(symbol)
-    }
-
-    fn look_after(&mut self, leg: LegId, now_ns: u64) {
-        self.books.look_after(leg, now_ns);
-    }
-
-    fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
-        self.books.repairs()
     }
 }
 

@@ -7,9 +7,9 @@ use super::{
     message::{CODE_OK, Depth, Envelope, Match, Reply, Update},
 };
 use crate::venue_feed::{
-    self, Arrival, FeedCounts, Undecodable, VenueFeed, excerpt,
+    self, Arrival, Books, Undecodable, VenueFeed, excerpt,
     listings::Listings,
-    number::{Subject, token},
+    number::token,
     numbered::{BookText, Numbered},
     time,
     trades::TradeText,
@@ -32,7 +32,6 @@ pub struct Feed {
     books: Numbered,
     /// The leg that messages came on last; REST replies belong to it.
     stream_leg: LegId,
-    counts: FeedCounts,
 }
 
 impl Feed {
@@ -40,7 +39,7 @@ impl Feed {
     #[must_use]
     pub fn new(listings: Arc<Listings>) -> Self {
         let books = Numbered::new(VENUE, listings);
-        Self { books, stream_leg: LegId(0), counts: FeedCounts::default() }
+        Self { books, stream_leg: LegId(0) }
     }
 
     fn update(&mut self, arrival: Arrival<'_>, data: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
@@ -66,12 +65,9 @@ impl Feed {
             "sell" => Side::Ask,
             other => return Err(Undecodable::Field { venue: VENUE, field: "side", text: excerpt(other) }),
         };
-        let stream = self.books.stream(&trade.symbol, arrival, out)?;
         let (price, quantity) = (token(trade.price), token(trade.size));
         let text = TradeText { id: token(trade.id), order: Some(order), at: 0, price, quantity, taker, venue_ns };
-        let subject = Subject { venue: VENUE, symbol: &trade.symbol };
-        out.push(text.event(subject, stream.symbol, stream.steps, arrival)?);
-        Ok(())
+        self.books.trade(arrival, &trade.symbol, text, out)
     }
 }
 
@@ -87,6 +83,14 @@ impl VenueFeed for Feed {
         VENUE
     }
 
+    fn books(&self) -> &dyn Books {
+        &self.books
+    }
+
+    fn books_mut(&mut self) -> &mut dyn Books {
+        &mut self.books
+    }
+
     fn message(&mut self, arrival: Arrival<'_>, text: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
         self.stream_leg = arrival.leg;
         let envelope: Envelope<'_> = venue_feed::json(VENUE, text)?;
@@ -95,7 +99,7 @@ impl VenueFeed for Feed {
             Some(data) if topic.starts_with(LEVEL2) => self.update(arrival, data, out),
             Some(data) if topic.starts_with(MATCH) => self.trade(arrival, data, out),
             _ => {
-                self.counts.ignored += 1;
+                self.books.counts.ignored += 1;
                 Ok(())
             }
         }
@@ -110,7 +114,7 @@ impl VenueFeed for Feed {
         out: &mut Vec<Event>,
     ) -> Result<(), Undecodable> {
         if url.is_some_and(|url| !url.contains(SNAPSHOT_PATH)) {
-            self.counts.ignored += 1;
+            self.books.counts.ignored += 1;
             return Ok(());
         }
         let named = url.and_then(|url| url.split(['?', '&']).find_map(|part| part.strip_prefix("symbol=")));
@@ -125,26 +129,6 @@ impl VenueFeed for Feed {
         let venue_ns = time::from_ms(VENUE, depth.time_ms)?;
         let text = BookText { symbol: &symbol, levels: levels(&depth), window: window(url), venue_ns };
         self.books.snapshot(Arrival { leg: self.stream_leg, ..arrival }, last, text, out)
-    }
-
-    fn connection(&mut self, arrival: Arrival<'_>, _out: &mut Vec<Event>) {
-        self.books.reconnected(arrival.leg);
-    }
-
-    fn counts_mut(&mut self) -> &mut FeedCounts {
-        &mut self.counts
-    }
-
-    fn counts(&self) -> FeedCounts {
-        self.counts
-    }
-
-    fn look_after(&mut self, leg: LegId, now_ns: u64) {
-        self.books.look_after(leg, now_ns);
-    }
-
-    fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
-        self.books.repairs()
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
     mirrors::{Mirrors, Stated},
 };
 use crate::venue_feed::{
-    self, Arrival, FeedCounts, Undecodable, VenueFeed, excerpt,
+    self, Arrival, Books, FeedCounts, Undecodable, VenueFeed, excerpt,
     listings::Listings,
     number::{Subject, token},
     numbered::{BookText, Numbered},
@@ -55,7 +55,6 @@ pub struct Feed {
     known: HashMap<Box<str>, Known>,
     /// What stands still, as each leg was told.
     standing: Vec<(LegId, Service)>,
-    counts: FeedCounts,
 }
 
 /// Where a book message belongs.
@@ -75,7 +74,6 @@ impl Feed {
             arrived: Standby::new(VENUE, listings),
             known: HashMap::default(),
             standing: Vec::new(),
-            counts: FeedCounts::default(),
         }
     }
 
@@ -90,7 +88,7 @@ impl Feed {
         let Some(first) = books.first() else { return Err(field("data", data)) };
         let generation = if first.seq.is_some() { Generation::Numbered } else { Generation::Arrival };
         if !self.settled(arrival, place, generation, out)? {
-            self.counts.ignored += 1;
+            self.numbered.counts.ignored += 1;
             return Ok(());
         }
         match generation {
@@ -154,8 +152,8 @@ impl Feed {
             return told;
         }
         let good = match follows {
-            None => known.mirrors.snapshot(arrival.leg, stated, levels, &mut self.counts),
-            Some((prev, _)) => known.mirrors.update(arrival.leg, prev, stated, levels, &mut self.counts),
+            None => known.mirrors.snapshot(arrival.leg, stated, levels, &mut self.numbered.counts),
+            Some((prev, _)) => known.mirrors.update(arrival.leg, prev, stated, levels, &mut self.numbered.counts),
         };
         if !good {
             // What was just told is taken back.
@@ -256,7 +254,7 @@ impl Feed {
             _ => None,
         };
         let (Some(service), Some(stands)) = (service, stands) else {
-            self.counts.ignored += 1;
+            self.numbered.counts.ignored += 1;
             return;
         };
         let leg = arrival.leg;
@@ -276,7 +274,7 @@ impl Feed {
 
     /// The answer to a request, or a word of the server about itself.
     fn event(&mut self, arrival: Arrival<'_>, event: &str, arg: Option<&Arg<'_>>, out: &mut Vec<Event>) {
-        self.counts.ignored += 1;
+        self.numbered.counts.ignored += 1;
         let books = arg.filter(|arg| event == "unsubscribe" && Channel::named(&arg.channel).is_some());
         let Some(symbol) = books.and_then(|arg| arg.instrument.as_deref()) else { return };
         self.arrived.lose(arrival, symbol, BreakReason::Unsubscribed, out);
@@ -317,9 +315,18 @@ impl VenueFeed for Feed {
         VENUE
     }
 
+    /// Those in which it counts; what the others add is told beside.
+    fn books(&self) -> &dyn Books {
+        &self.numbered
+    }
+
+    fn books_mut(&mut self) -> &mut dyn Books {
+        &mut self.numbered
+    }
+
     fn message(&mut self, arrival: Arrival<'_>, text: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
         if text == "pong" {
-            self.counts.ignored += 1;
+            self.numbered.counts.ignored += 1;
             return Ok(());
         }
         let envelope: Envelope<'_> = json(text)?;
@@ -349,7 +356,7 @@ impl VenueFeed for Feed {
                 Ok(())
             }
             _ => {
-                self.counts.ignored += 1;
+                self.numbered.counts.ignored += 1;
                 Ok(())
             }
         }
@@ -357,8 +364,8 @@ impl VenueFeed for Feed {
 
     /// What the leg says from now on is another subscription's.
     fn connection(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) {
-        self.numbered.reconnected(arrival.leg);
-        self.arrived.lose_all(arrival, BreakReason::Unsubscribed, out);
+        self.numbered.reconnected(arrival, out);
+        self.arrived.reconnected(arrival, out);
         self.known.values_mut().for_each(|known| known.mirrors.forget(arrival.leg));
         self.standing.retain(|(leg, _)| *leg != arrival.leg);
     }
@@ -367,12 +374,8 @@ impl VenueFeed for Feed {
         self.arrived.torn(arrival, out)
     }
 
-    fn counts_mut(&mut self) -> &mut FeedCounts {
-        &mut self.counts
-    }
-
     fn counts(&self) -> FeedCounts {
-        let mut counts = self.counts;
+        let mut counts = self.numbered.counts;
         counts += self.arrived.counts;
         counts
     }

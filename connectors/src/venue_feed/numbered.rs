@@ -3,14 +3,58 @@
 //!
 //! Never: a decision about order; a book.
 
+impl Books for Numbered {
+    fn counts(&self) -> FeedCounts {
+        self.counts
+    }
+
+    fn counts_mut(&mut self) -> &mut FeedCounts {
+        &mut self.counts
+    }
+
+    /// The leg's connection began or ended: what it says from now on is another subscription's.
+    fn reconnected(&mut self, arrival: Arrival<'_>, _out: &mut Vec<Event>) {
+        let leg = arrival.leg;
+        self.repairs.retain(|(wanted, _)| *wanted != leg);
+        for (_, stream) in self.streams.sorted_mut() {
+            for (_, pulse) in stream.pulses.iter_mut().filter(|(known, _)| *known == leg) {
+                pulse.forget();
+            }
+        }
+    }
+
+    /// Looks for instruments whose subscription on a leg that ticks counts as dead.
+    fn look_after(&mut self, leg: LegId, now_ns: u64) {
+        if self.streams.silent_intervals() == 0 {
+            return;
+        }
+        let mut dead: Vec<Box<str>> = Vec::new();
+        for (symbol, stream) in self.streams.sorted_mut() {
+            let others = stream.pulses.iter().filter(|(known, _)| *known != leg);
+            let elsewhere_ns = others.filter_map(|(_, pulse)| pulse.last_ns()).max();
+            let pulse = stream.pulses.iter_mut().find(|(known, _)| *known == leg);
+            if pulse.is_some_and(|(_, pulse)| pulse.dies(now_ns, elsewhere_ns)) {
+                dead.push(symbol.into());
+            }
+        }
+        dead.iter().for_each(|symbol| self.repair(leg, symbol));
+    }
+
+    /// Takes what is to be subscribed to anew.
+    fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
+        std::mem::take(&mut self.repairs)
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod wire;
 
 use super::{
-    Arrival, Undecodable,
+    Arrival, Books, FeedCounts, Undecodable,
     number::{LevelText, Steps, Subject},
     pulse::Pulse,
     streams::Streams,
+    trades::TradeText,
 };
 use crate::venue_feed::listings::Listings;
 use market::{Body, Delta, Event, LegId, Sequence, Snapshot, SymbolId, Venue, Window};
@@ -56,11 +100,13 @@ pub(crate) struct BookText<'a, L> {
 pub(crate) struct Numbered {
     streams: Streams<NumberedStream>,
     repairs: Vec<(LegId, Box<str>)>,
+    /// What happened to the feed.
+    pub(crate) counts: FeedCounts,
 }
 
 impl Numbered {
     pub(crate) fn new(venue: Venue, listings: Arc<Listings>) -> Self {
-        Self { streams: Streams::new(venue, listings), repairs: Vec::new() }
+        Self { streams: Streams::new(venue, listings), repairs: Vec::new(), counts: FeedCounts::default() }
     }
 
     /// The only symbol there is.
@@ -79,6 +125,23 @@ impl Numbered {
         out: &mut Vec<Event>,
     ) -> Result<&mut NumberedStream, Undecodable> {
         self.streams.listed(symbol, true, arrival, out, NumberedStream::new)
+    }
+
+    /// A trade.
+    ///
+    /// # Errors
+    /// [`Undecodable`]: no id, or a number that cannot be taken.
+    pub(crate) fn trade(
+        &mut self,
+        arrival: Arrival<'_>,
+        symbol: &str,
+        text: TradeText<'_>,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Undecodable> {
+        let subject = Subject { venue: self.streams.venue(), symbol };
+        let stream = self.stream(symbol, arrival, out)?;
+        out.push(text.event(subject, stream.symbol, stream.steps, arrival)?);
+        Ok(())
     }
 
     /// An update with the ids `first..=last`; with `first` one above `last` and no levels, the word that none is missing.
@@ -163,42 +226,10 @@ impl Numbered {
         Ok(())
     }
 
-    /// The leg's connection began or ended: what it says from now on is another subscription's.
-    pub(crate) fn reconnected(&mut self, leg: LegId) {
-        self.repairs.retain(|(wanted, _)| *wanted != leg);
-        for (_, stream) in self.streams.sorted_mut() {
-            for (_, pulse) in stream.pulses.iter_mut().filter(|(known, _)| *known == leg) {
-                pulse.forget();
-            }
-        }
-    }
-
-    /// Looks for instruments whose subscription on a leg that ticks counts as dead.
-    pub(crate) fn look_after(&mut self, leg: LegId, now_ns: u64) {
-        if self.streams.silent_intervals() == 0 {
-            return;
-        }
-        let mut dead: Vec<Box<str>> = Vec::new();
-        for (symbol, stream) in self.streams.sorted_mut() {
-            let others = stream.pulses.iter().filter(|(known, _)| *known != leg);
-            let elsewhere_ns = others.filter_map(|(_, pulse)| pulse.last_ns()).max();
-            let pulse = stream.pulses.iter_mut().find(|(known, _)| *known == leg);
-            if pulse.is_some_and(|(_, pulse)| pulse.dies(now_ns, elsewhere_ns)) {
-                dead.push(symbol.into());
-            }
-        }
-        dead.iter().for_each(|symbol| self.repair(leg, symbol));
-    }
-
     /// Asks for a subscription anew to one instrument on one leg.
     pub(crate) fn repair(&mut self, leg: LegId, symbol: &str) {
         if !self.repairs.iter().any(|(wanted, known)| *wanted == leg && **known == *symbol) {
             self.repairs.push((leg, symbol.into()));
         }
-    }
-
-    /// Takes what is to be subscribed to anew.
-    pub(crate) fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
-        std::mem::take(&mut self.repairs)
     }
 }

@@ -5,7 +5,7 @@
 //! Never: a book shown after its check failed; two legs mixed in one book.
 
 use super::{
-    Arrival, FeedCounts, Undecodable,
+    Arrival, Books, FeedCounts, Undecodable,
     check::{Check, Evidence, Judgement},
     listings::Listings,
     number::{LevelText, Steps, Subject},
@@ -53,7 +53,7 @@ pub(crate) struct Standby {
     streams: Streams<StandbyStream>,
     repairs: Vec<(LegId, Box<str>)>,
     ticking: Ticking,
-    /// What happened; the feed's own counts are added to it.
+    /// What happened to the feed.
     pub(crate) counts: FeedCounts,
 }
 
@@ -204,11 +204,6 @@ impl Standby {
         self.streams.listed(symbol, false, arrival, out, StandbyStream::new)
     }
 
-    /// The leg whose book of a symbol is shown.
-    pub(crate) fn active(&self, symbol: &str) -> Option<LegId> {
-        self.streams.get(symbol)?.active
-    }
-
     /// A whole book. `check` compares it with what the venue says of it, if it says anything.
     ///
     /// # Errors
@@ -340,16 +335,6 @@ impl Standby {
         }
     }
 
-    /// A message of a leg is lost, and nobody knows what it was about. Whether the leg had a book that it may have changed.
-    pub(crate) fn torn(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) -> bool {
-        let of_leg = |book: &LegBook| book.leg == arrival.leg && book.verified;
-        let carried = self.streams.sorted_mut().iter().any(|(_, stream)| stream.books.iter().any(of_leg));
-        if carried {
-            self.lose_all(arrival, BreakReason::Undecodable, out);
-        }
-        carried
-    }
-
     /// All books of a leg count no more: its connection began, ended, or missed something.
     pub(crate) fn lose_all(&mut self, arrival: Arrival<'_>, reason: BreakReason, out: &mut Vec<Event>) {
         let venue = self.streams.venue();
@@ -411,9 +396,39 @@ impl Standby {
             self.repairs.push((leg, symbol.into()));
         }
     }
+}
+
+impl Books for Standby {
+    fn counts(&self) -> FeedCounts {
+        self.counts
+    }
+
+    fn counts_mut(&mut self) -> &mut FeedCounts {
+        &mut self.counts
+    }
+
+    /// The leg's books are those of no connection.
+    fn reconnected(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) {
+        self.lose_all(arrival, BreakReason::Unsubscribed, out);
+    }
+
+    /// The leg whose book of a symbol is shown.
+    fn active(&self, symbol: &str) -> Option<LegId> {
+        self.streams.get(symbol)?.active
+    }
+
+    /// A message of a leg is lost, and nobody knows what it was about. Whether the leg had a book that it may have changed.
+    fn torn(&mut self, arrival: Arrival<'_>, out: &mut Vec<Event>) -> bool {
+        let of_leg = |book: &LegBook| book.leg == arrival.leg && book.verified;
+        let carried = self.streams.sorted_mut().iter().any(|(_, stream)| stream.books.iter().any(of_leg));
+        if carried {
+            self.lose_all(arrival, BreakReason::Undecodable, out);
+        }
+        carried
+    }
 
     /// The instruments whose subscription on a leg that ticks counts as dead are to be subscribed to anew.
-    pub(crate) fn look_after(&mut self, leg: LegId, now_ns: u64) {
+    fn look_after(&mut self, leg: LegId, now_ns: u64) {
         self.ticking.ticks(leg, now_ns);
         if self.ticking.intervals == 0 {
             return;
@@ -431,7 +446,7 @@ impl Standby {
     }
 
     /// Takes what is to be subscribed to anew.
-    pub(crate) fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
+    fn repairs(&mut self) -> Vec<(LegId, Box<str>)> {
         std::mem::take(&mut self.repairs)
     }
 }

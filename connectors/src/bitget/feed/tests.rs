@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::venue_feed::wire::{Wire, survives};
+use market::LegId;
 
 /// A `books` message whose checksum is that of the text given.
 fn books(action: &str, kind: &str, asks: &str, bids: &str, right: &str) -> String {

@@ -5,7 +5,7 @@
 use super::*;
 use crate::raw::{RawFrame, RawKind, RawPayload};
 use market::{
-    Delta, FeedState, Guard, Scale, Sequence, Snapshot, Version,
+    Delta, FeedState, Guard, LegId, Scale, Sequence, Snapshot, Version,
     guard::{Limits, Offer},
 };
 use proptest::prelude::*;

@@ -7,7 +7,7 @@ use crate::{
     raw::RawKind,
     venue_feed::wire::{Wire, survives},
 };
-use market::Side;
+use market::{LegId, Side};
 
 const WHOLE: &str = r#"{"type":"l2_updates","symbol":"BTCUSD","changes":[["buy","60646.46","0.2982"],["sell","60700.00","1"]],
     "trades":[{"type":"trade","symbol":"BTCUSD","event_id":34344127722,"timestamp":1618672849783,"price":"60650.1","quantity":"0.000041","side":"sell"},
