@@ -4,9 +4,11 @@
 --
 -- Times are nanoseconds. `updated_at` is the venue's clock, and 1970-01-01 means that the venue gave none.
 -- `ingestion_timestamp` is our clock at reception; a replay keeps that of the capture.
--- `version` is (epoch << 64) | seq. Numbers are whole steps: the value is steps * 10^exponent.
+-- `version` is (epoch << 64) | seq; of a batch stream seq is (height << 30) | ordinal. Numbers are whole steps: the value is
+-- steps * 10^exponent. A price exponent of -128 says that the price is 1.0001^tick_index.
 
--- What arrived, as it arrived: the log of batch streams, from which all else can be derived again.
+-- What arrived, as it arrived: the log of batch streams, from which all else can be derived again. `kind` is `message` of
+-- a venue's message, `block` or `snapshot` of a batch, whose `batch_id` is the SHA-256 of its payload, hexadecimal.
 CREATE TABLE IF NOT EXISTS raw_events
 (
     venue LowCardinality(String),
@@ -16,7 +18,10 @@ CREATE TABLE IF NOT EXISTS raw_events
     part UInt32,
     parts UInt32,
     message_id String,
-    payload String CODEC(ZSTD(3)),
+    kind LowCardinality(String),
+    batch_id String,
+    payload String CODEC(ZSTD(1)),
+    updated_at DateTime64(9, 'UTC'),
     published_at DateTime64(9, 'UTC'),
     ingestion_timestamp DateTime64(9, 'UTC'),
     INDEX by_ingestion ingestion_timestamp TYPE minmax GRANULARITY 1
@@ -45,7 +50,8 @@ CREATE TABLE IF NOT EXISTS tick_updates
     quantity_exponent Int8,
     updated_at DateTime64(9, 'UTC'),
     ingestion_timestamp DateTime64(9, 'UTC'),
-    price Nullable(Decimal(76, 38)) ALIAS toDecimal256OrNull(concat(toString(tick_index), 'e', toString(price_exponent)), 38),
+    raw_id String,
+    price Nullable(Decimal(76, 38)) ALIAS if(price_exponent < -38, NULL, toDecimal256OrNull(concat(toString(tick_index), 'e', toString(price_exponent)), 38)),
     quantity Nullable(Decimal(76, 38)) ALIAS toDecimal256OrNull(concat(toString(reserves), 'e', toString(quantity_exponent)), 38),
     INDEX by_ingestion ingestion_timestamp TYPE minmax GRANULARITY 1,
     INDEX by_whole whole TYPE minmax GRANULARITY 1
@@ -72,7 +78,7 @@ CREATE TABLE IF NOT EXISTS tick_state
     quantity_exponent Int8,
     updated_at DateTime64(9, 'UTC'),
     ingestion_timestamp DateTime64(9, 'UTC'),
-    price Nullable(Decimal(76, 38)) ALIAS toDecimal256OrNull(concat(toString(tick_index), 'e', toString(price_exponent)), 38),
+    price Nullable(Decimal(76, 38)) ALIAS if(price_exponent < -38, NULL, toDecimal256OrNull(concat(toString(tick_index), 'e', toString(price_exponent)), 38)),
     quantity Nullable(Decimal(76, 38)) ALIAS toDecimal256OrNull(concat(toString(reserves), 'e', toString(quantity_exponent)), 38),
     INDEX by_ingestion ingestion_timestamp TYPE minmax GRANULARITY 1
 )
@@ -162,7 +168,7 @@ CREATE TABLE IF NOT EXISTS trades
     quantity_exponent Int8,
     traded_at DateTime64(9, 'UTC'),
     ingestion_timestamp DateTime64(9, 'UTC'),
-    price Nullable(Decimal(76, 38)) ALIAS toDecimal256OrNull(concat(toString(tick_index), 'e', toString(price_exponent)), 38),
+    price Nullable(Decimal(76, 38)) ALIAS if(price_exponent < -38, NULL, toDecimal256OrNull(concat(toString(tick_index), 'e', toString(price_exponent)), 38)),
     quantity Nullable(Decimal(76, 38)) ALIAS toDecimal256OrNull(concat(toString(quantity_steps), 'e', toString(quantity_exponent)), 38),
     INDEX by_ingestion ingestion_timestamp TYPE minmax GRANULARITY 1
 )
@@ -198,4 +204,56 @@ CREATE TABLE IF NOT EXISTS epoch_blocks
 )
 ENGINE = MergeTree
 ORDER BY first
+SETTINGS non_replicated_deduplication_window = 10000;
+
+-- Up to which height everything that was made of a batch stream's log is in the other tables. Read it with FINAL.
+CREATE TABLE IF NOT EXISTS batch_cursors
+(
+    venue LowCardinality(String),
+    stream LowCardinality(String),
+    height UInt64,
+    moved_at DateTime64(9, 'UTC')
+)
+ENGINE = ReplacingMergeTree(height)
+ORDER BY (venue, stream)
+SETTINGS non_replicated_deduplication_window = 10000;
+
+-- Missing batches: those above `after` and up to `through`. `state` is `open`, `filled`, `accepted`, `healed`; the last one
+-- counts. Read it with FINAL.
+CREATE TABLE IF NOT EXISTS batch_gaps
+(
+    venue LowCardinality(String),
+    stream LowCardinality(String),
+    after UInt64,
+    through UInt64,
+    state LowCardinality(String),
+    operator String,
+    note String,
+    since DateTime64(9, 'UTC'),
+    changed_at DateTime64(9, 'UTC')
+)
+ENGINE = ReplacingMergeTree(changed_at)
+ORDER BY (venue, stream, after, through)
+SETTINGS non_replicated_deduplication_window = 10000;
+
+-- Batches that could not be taken, with the bytes as they came. `state` is `dead`, `replay` (an operator wants it tried
+-- again), `replayed`; the last one counts. Read it with FINAL.
+CREATE TABLE IF NOT EXISTS dead_letters
+(
+    id String,
+    venue LowCardinality(String),
+    stream LowCardinality(String),
+    height UInt64,
+    message_id String,
+    attributes Map(String, String),
+    payload String CODEC(ZSTD(1)),
+    reason String,
+    attempts UInt32,
+    state LowCardinality(String),
+    published_at DateTime64(9, 'UTC'),
+    ingestion_timestamp DateTime64(9, 'UTC'),
+    changed_at DateTime64(9, 'UTC')
+)
+ENGINE = ReplacingMergeTree(changed_at)
+ORDER BY id
 SETTINGS non_replicated_deduplication_window = 10000;

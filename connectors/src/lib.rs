@@ -20,6 +20,7 @@ pub mod kraken_futures;
 pub mod kraken_spot;
 pub mod kucoin;
 pub mod live;
+pub mod neutron_dex;
 pub mod okx;
 pub mod raw;
 pub mod simulator;

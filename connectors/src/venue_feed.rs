@@ -302,6 +302,7 @@ pub fn open(venue: Venue, listings: Arc<listings::Listings>) -> Box<dyn VenueFee
         Venue::Bitmex => Box::new(crate::bitmex::feed::Feed::new(listings)),
         Venue::Bitget => Box::new(crate::bitget::feed::Feed::new(listings)),
         Venue::DydxV3 => Box::new(crate::dydx_v3::feed::Feed::new(listings)),
+        Venue::NeutronDex => Box::new(crate::neutron_dex::feed::Feed::new(listings)),
     }
 }
 
@@ -328,6 +329,7 @@ pub(crate) fn assets(venue: Venue, symbol: &str) -> Option<Assets<'_>> {
         Venue::Bitmex => crate::bitmex::message::assets(symbol),
         Venue::Bitget => crate::bitget::message::assets(symbol),
         Venue::DydxV3 => crate::dydx_v3::message::assets(symbol),
+        Venue::NeutronDex => crate::neutron_dex::message::assets(symbol),
     }
 }
 

@@ -139,6 +139,8 @@ fn changes(instrument: &Instrument, version: Version, rows: &[(Side, i64, U256)]
         scale: SCALE,
         changes: rows.iter().map(change).collect(),
         whole,
+        places: Vec::new(),
+        leg: market::LegId(0),
     }
 }
 

@@ -20,6 +20,8 @@ pub struct LaneCut {
     pub input_bytes: u64,
     /// What happened since the worker's last cut.
     pub counts: LaneCounts,
+    /// Positions of log streams, by leg, up to which every change is in this cut or in one before it.
+    pub through: Vec<(LegId, u64)>,
     /// What legs brought since then, of those that brought anything, by number.
     pub legs: Vec<(LegId, LegCounts)>,
 }

@@ -238,7 +238,17 @@ fn for_every_lane(events: Vec<Event>, peers: u64) -> Vec<Event> {
 }
 
 fn is_of_leg(event: &Event) -> bool {
-    matches!(event.body, Body::LegHeard | Body::LegUp | Body::LegDown | Body::Halted | Body::Resumed | Body::End)
+    matches!(
+        event.body,
+        Body::LegHeard
+            | Body::LegUp
+            | Body::LegDown
+            | Body::Halted
+            | Body::Resumed
+            | Body::Hole
+            | Body::Filled
+            | Body::End
+    )
 }
 
 /// Batches injected per activation: at most 1 MiB, so that the lane finds it in its cache and a cut stays short.

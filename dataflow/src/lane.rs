@@ -63,6 +63,8 @@ pub struct Lane {
     silences: Timers,
     legs: Legs,
     tally: Tally,
+    /// Positions of log streams that everything before has been taken of.
+    through: Vec<(LegId, u64)>,
     input_bytes: u64,
     /// Who is wanted ahead of its cut; none where nobody can be.
     board: Option<Arc<PriorityBoard>>,
@@ -83,6 +85,7 @@ impl Lane {
             silences: Timers::default(),
             legs: Legs::new(config.silent_ns),
             tally: Tally::default(),
+            through: Vec::new(),
             input_bytes: 0,
             board: None,
             wishes: 0,
@@ -123,6 +126,9 @@ impl Lane {
             Body::LegDown => self.leg_down(event.leg, event.received_ns),
             Body::Halted => self.legs.halted(event.leg, event.received_ns, true, &mut self.dirty),
             Body::Resumed => self.resumed(event.leg, event.received_ns),
+            Body::Hole => self.legs.incomplete(event.leg, true, &mut self.dirty),
+            Body::Filled => self.legs.incomplete(event.leg, false, &mut self.dirty),
+            Body::Through(place) => self.through.push((event.leg, place)),
             Body::End => {}
             Body::Listing(listing) => {
                 let at = index(event.symbol);
@@ -177,7 +183,7 @@ impl Lane {
             self.tally.lane.unanchored += 1;
             return;
         };
-        if matches!(event.body, Body::Delta(_) | Body::Snapshot(_)) && instrument.joins(event.leg) {
+        if carries(&event.body) && instrument.joins(event.leg) {
             self.legs.join(event.leg, symbol);
         }
         if event.begins_synthesized() {
@@ -233,6 +239,7 @@ impl Lane {
         }
         dirty.clear();
         self.dirty = dirty;
+        out.through.append(&mut self.through);
         self.tally.close(out);
     }
 
@@ -255,8 +262,8 @@ impl Lane {
         if let Some(board) = &self.board {
             instrument.tell_ahead(board.mark(symbol), &mut self.ahead);
         }
-        let stale = self.legs.silent(instrument.legs());
-        if let Some(published) = instrument.publish(stale, end_ns, &mut self.tally.lane) {
+        let marks = self.legs.marks(instrument.legs());
+        if let Some(published) = instrument.publish(marks, end_ns, &mut self.tally.lane) {
             quotes.extend(instrument.quote_change());
             out.instruments.push(published);
         }
@@ -279,6 +286,15 @@ impl Lane {
     #[must_use]
     pub fn state(&self, symbol: SymbolId) -> Option<FeedState> {
         self.instruments.get(index(symbol)).and_then(Option::as_ref).map(|instrument| instrument.state())
+    }
+}
+
+/// Whether the event shows that its leg carries the instrument. A book that goes on from a log belongs to the log's leg.
+fn carries(body: &Body) -> bool {
+    match body {
+        Body::Delta(_) | Body::Snapshot(_) => true,
+        Body::Restored(restored) => restored.from_log,
+        _ => false,
     }
 }
 

@@ -116,7 +116,16 @@ fn events(steps: Vec<(u64, Step)>) -> Vec<(u64, Event)> {
                 *id += 1 + skip;
                 let sequence = Sequence::Venue { first: *id, last: *id };
                 let scale = Scale { price: -i8::try_from(symbol).unwrap(), quantity: 0 };
-                (symbol, Body::Delta(Delta { sequence, scale, changes: ticks(changes), window: Window::Whole }))
+                (
+                    symbol,
+                    Body::Delta(Delta {
+                        sequence,
+                        scale,
+                        changes: ticks(changes),
+                        window: Window::Whole,
+                        places: Vec::new(),
+                    }),
+                )
             }
             Step::Snapshot { symbol, levels } => {
                 let id = ids[usize::try_from(symbol).unwrap()];

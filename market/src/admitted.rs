@@ -2,9 +2,9 @@
 //!
 //! Never: an update that was refused, or one without its version.
 
-use crate::{Scale, SymbolId, TickChange, Trade, Version};
+use crate::{LegId, Scale, SymbolId, TickChange, Trade, Version};
 
-/// The changes of one admitted venue event, all under one version.
+/// The changes of one admitted venue event, all under one version; of a block, each under that of its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdmittedChanges {
     /// The instrument.
@@ -19,6 +19,10 @@ pub struct AdmittedChanges {
     pub scale: Scale,
     /// The changes. If `whole`, every live tick and the deaths that the snapshot caused.
     pub changes: Vec<TickChange>,
+    /// Of a block: the position of each change. Empty where all are of `version`.
+    pub places: Vec<u64>,
+    /// The leg that carried it.
+    pub leg: LegId,
     /// The event was a snapshot: a tick that is not among the changes is dead.
     pub whole: bool,
 }

@@ -75,6 +75,9 @@ pub struct Delta {
     pub scale: Scale,
     /// The changes, in the venue's order.
     pub changes: Vec<TickChange>,
+    /// Of a block: the position of each change, rising, the last one that of the sequence. Empty where all changes are of
+    /// the sequence's last position.
+    pub places: Vec<u64>,
     /// The window that holds after them.
     pub window: Window,
 }
@@ -130,6 +133,8 @@ pub enum Body {
     Snapshot(Snapshot),
     /// Changes of a book.
     Delta(Delta),
+    /// Changes of a log stream that came when the stream had passed them by: the store gets them, nothing is shown of them.
+    Late(Delta),
     /// A trade, in the steps named beside it.
     Trade {
         /// The steps that its numbers are in.
@@ -149,6 +154,12 @@ pub enum Body {
     Halted,
     /// The venue says on this leg that its market goes on; sent to every lane.
     Resumed,
+    /// A batch of the leg's stream is missing: what is shown is right, and not the last there is; sent to every lane.
+    Hole,
+    /// Nothing is missing in the leg's stream any longer; sent to every lane.
+    Filled,
+    /// Every change of the leg's stream up to this position was sent before; sent to one lane.
+    Through(u64),
     /// The input ends with this cut; sent to every lane, so that all of them settle at the same one.
     End,
 }
@@ -201,7 +212,7 @@ impl Event {
     pub fn bytes(&self) -> u64 {
         let changes = match &self.body {
             Body::Snapshot(snapshot) => snapshot.ticks.len(),
-            Body::Delta(delta) => delta.changes.len(),
+            Body::Delta(delta) | Body::Late(delta) => delta.changes.len(),
             Body::Restored(restored) => restored.ticks.as_ref().map_or(0, Vec::len).saturating_mul(2),
             _ => 0,
         };

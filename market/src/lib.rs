@@ -6,6 +6,7 @@
 #![deny(clippy::float_arithmetic, clippy::as_conversions, clippy::indexing_slicing)]
 
 pub mod admitted;
+pub mod batch;
 pub mod book;
 pub mod decimal;
 pub mod event;
@@ -17,6 +18,7 @@ pub mod quote;
 pub mod scale;
 pub mod tick;
 pub mod trade;
+pub mod tranche;
 pub mod venue;
 pub mod version;
 
@@ -31,6 +33,7 @@ pub use quote::{Best, BestSide, Quote};
 pub use scale::{Scale, ScaleError};
 pub use tick::{Level, LevelChange, Side, Tick, TickChange, TickKey, TrancheId};
 pub use trade::{Trade, TradeGuard};
+pub use tranche::Tranches;
 pub use venue::Venue;
 pub use version::Version;
 

@@ -11,10 +11,14 @@ pub const STEP_EXPONENT_LIMIT: i8 = 38;
 /// Finest power of ten of a price step: on-chain amounts have 18 decimals, and a price in `i64` leaves no room for more.
 pub const PRICE_EXPONENT_MIN: i8 = -18;
 
+/// In the place of a price exponent: the price is a power, `1.0001^tick_index` of asset_1's least units for one of
+/// asset_0's, and no decimal number of steps.
+pub const PRICE_POWERS: i8 = i8::MIN;
+
 /// The decimal exponents of an instrument's price and quantity steps: a tick index of 5 at -2 is a price of 0.05.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Scale {
-    /// Power of ten of one price step.
+    /// Power of ten of one price step, or [`PRICE_POWERS`].
     pub price: i8,
     /// Power of ten of one quantity step.
     pub quantity: i8,

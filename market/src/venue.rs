@@ -36,6 +36,8 @@ pub enum Venue {
     Bitget,
     /// dYdX v3.
     DydxV3,
+    /// The exchange module of the Neutron chain, whose batches are its blocks.
+    NeutronDex,
 }
 
 /// The text names no venue that this build knows.
@@ -60,7 +62,7 @@ impl fmt::Display for Names {
 
 impl Venue {
     /// Every venue, in the order of their codes.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::BinanceSpot,
         Self::KrakenSpot,
         Self::BinanceUsdm,
@@ -75,6 +77,7 @@ impl Venue {
         Self::Bitmex,
         Self::Bitget,
         Self::DydxV3,
+        Self::NeutronDex,
     ];
 
     /// Whether the venue numbers the updates of a book itself, strictly rising and comparable between connections;
@@ -88,7 +91,8 @@ impl Venue {
             | Self::Deribit
             | Self::KrakenFutures
             | Self::Kucoin
-            | Self::Bitstamp => true,
+            | Self::Bitstamp
+            | Self::NeutronDex => true,
             Self::KrakenSpot
             | Self::Coinbase
             | Self::Bitfinex
@@ -97,6 +101,13 @@ impl Venue {
             | Self::Bitget
             | Self::DydxV3 => false,
         }
+    }
+
+    /// Whether the venue hands over batches, each naming the one before it, that go through the log: a stream that goes on
+    /// from its cursor and never from a snapshot that is asked for.
+    #[must_use]
+    pub const fn sends_batches(self) -> bool {
+        matches!(self, Self::NeutronDex)
     }
 
     /// The name used in instrument ids, metrics, the wire and the store.
@@ -117,6 +128,7 @@ impl Venue {
             Self::Bitmex => "bitmex",
             Self::Bitget => "bitget",
             Self::DydxV3 => "dydx_v3",
+            Self::NeutronDex => "neutron_dex",
         }
     }
 }

@@ -64,6 +64,8 @@ pub const fn is_kept(venue: Venue) -> bool {
         | Venue::Bitmex
         | Venue::Bitget
         | Venue::DydxV3 => true,
+        // It goes on from the store and its log: only there its position in the log is known.
+        Venue::NeutronDex => false,
     }
 }
 

@@ -48,6 +48,8 @@ pub struct Step {
     pub counts: LaneCounts,
     /// What legs brought; one may stand in it once for each worker.
     pub legs: Vec<(LegId, LegCounts)>,
+    /// Positions of log streams, by leg, up to which every change is in this step or in one before it.
+    pub through: Vec<(LegId, u64)>,
     /// Bytes of input to be given back to the credit.
     pub input_bytes: u64,
     /// The active phase whose frame ends with this cut: to be closed before the next step.
@@ -166,6 +168,7 @@ impl Hub {
             step.input_bytes = step.input_bytes.saturating_add(part.input_bytes);
             step.counts.add(&part.counts);
             step.legs.append(&mut part.legs);
+            step.through.append(&mut part.through);
         }
         // Each instrument has one lane, so this order does not depend on the number of workers.
         instruments.sort_by_key(|cut| cut.symbol);

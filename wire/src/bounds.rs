@@ -23,7 +23,7 @@ pub const REQUEST_BYTES_MAX: usize = 16 * 1024;
 pub const ITEMS_MAX: usize = 1_024;
 
 /// Longest glob pattern of a subscription: the longest instrument text and room for classes and alternatives.
-pub const PATTERN_BYTES_MAX: usize = 256;
+pub const PATTERN_BYTES_MAX: usize = 512;
 
 /// Most levels on one side of a snapshot: ten times the deepest book seen, and not enough to exhaust a terminal.
 pub const LEVELS_MAX: usize = 1_000_000;
@@ -40,8 +40,8 @@ pub const DICTIONARY_ENTRIES_MAX: usize = 65_536;
 /// Most entries in one gap notice: every subscription that a request could have named, on every channel.
 pub const GAP_ENTRIES_MAX: usize = 65_536;
 
-/// Longest symbol, in the venue's spelling; the longest seen has 40 bytes.
-pub const SYMBOL_BYTES_MAX: usize = 128;
+/// Longest symbol, in the venue's spelling: two on-chain denominations of 128 bytes, and what stands between them.
+pub const SYMBOL_BYTES_MAX: usize = 264;
 
 /// Longest asset name; on-chain denominations have up to 71 bytes.
 pub const ASSET_BYTES_MAX: usize = 128;

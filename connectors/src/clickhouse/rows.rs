@@ -260,7 +260,10 @@ pub(super) struct RawEventRow<'a> {
     part: u32,
     parts: u32,
     message_id: String,
+    kind: &'a str,
+    batch_id: &'a str,
     payload: Payload<'a>,
+    updated_at: i64,
     published_at: i64,
     ingestion_timestamp: i64,
 }
@@ -275,7 +278,10 @@ impl<'a> From<&'a RawEvent> for RawEventRow<'a> {
             part: 0,
             parts: 1,
             message_id: format!("{}/{}", event.stream, event.position),
+            kind: "message",
+            batch_id: "",
             payload: Payload(&event.payload),
+            updated_at: 0,
             published_at: time(event.received_ns),
             ingestion_timestamp: time(event.received_ns),
         }
@@ -301,6 +307,7 @@ pub(super) struct TickUpdateRow<'a> {
     quantity_exponent: i8,
     updated_at: i64,
     ingestion_timestamp: i64,
+    raw_id: &'a str,
 }
 
 impl<'a> From<&'a TickUpdate> for TickUpdateRow<'a> {
@@ -324,6 +331,7 @@ impl<'a> From<&'a TickUpdate> for TickUpdateRow<'a> {
             quantity_exponent: update.scale.quantity,
             updated_at: time(update.venue_ns),
             ingestion_timestamp: time(update.received_ns),
+            raw_id: "",
         }
     }
 }

@@ -117,9 +117,11 @@ const TICK_COLUMNS: &[(&str, &str)] = &[
 const INSTRUMENT_COLUMNS: &[(&str, &str)] =
     &[("venue", NAME), ("symbol", NAME), ("asset_0", NAME), ("asset_1", NAME), ("version", "UInt128")];
 
+const STREAM_COLUMNS: &[(&str, &str)] = &[("venue", NAME), ("stream", NAME)];
+
 const TIME_COLUMNS: &[(&str, &str)] = &[("updated_at", TIME), ("ingestion_timestamp", TIME)];
 
-const EXPECTED: [Expected; 11] = [
+const EXPECTED: [Expected; 14] = [
     Expected {
         table: "raw_events",
         engine: "MergeTree",
@@ -132,7 +134,10 @@ const EXPECTED: [Expected; 11] = [
             ("part", "UInt32"),
             ("parts", "UInt32"),
             ("message_id", "String"),
+            ("kind", NAME),
+            ("batch_id", "String"),
             ("payload", "String"),
+            ("updated_at", TIME),
             ("published_at", TIME),
             ("ingestion_timestamp", TIME),
         ]],
@@ -141,7 +146,7 @@ const EXPECTED: [Expected; 11] = [
         table: "tick_updates",
         engine: "MergeTree",
         sorting_key: "asset_0, asset_1, venue, version, asset_in, tick_index",
-        columns: &[TICK_COLUMNS, &[("whole", "UInt8")]],
+        columns: &[TICK_COLUMNS, &[("whole", "UInt8"), ("raw_id", "String")]],
     },
     Expected {
         table: "tick_state",
@@ -194,6 +199,50 @@ const EXPECTED: [Expected; 11] = [
             ("owner", "String"),
             ("reserved_at", TIME),
         ]],
+    },
+    Expected {
+        table: "batch_cursors",
+        engine: "ReplacingMergeTree(height)",
+        sorting_key: "venue, stream",
+        columns: &[STREAM_COLUMNS, &[("height", "UInt64"), ("moved_at", TIME)]],
+    },
+    Expected {
+        table: "batch_gaps",
+        engine: "ReplacingMergeTree(changed_at)",
+        sorting_key: "venue, stream, after, through",
+        columns: &[
+            STREAM_COLUMNS,
+            &[
+                ("after", "UInt64"),
+                ("through", "UInt64"),
+                ("state", NAME),
+                ("operator", "String"),
+                ("note", "String"),
+                ("since", TIME),
+                ("changed_at", TIME),
+            ],
+        ],
+    },
+    Expected {
+        table: "dead_letters",
+        engine: "ReplacingMergeTree(changed_at)",
+        sorting_key: "id",
+        columns: &[
+            STREAM_COLUMNS,
+            &[
+                ("id", "String"),
+                ("height", "UInt64"),
+                ("message_id", "String"),
+                ("attributes", "Map(String, String)"),
+                ("payload", "String"),
+                ("reason", "String"),
+                ("attempts", "UInt32"),
+                ("state", NAME),
+                ("published_at", TIME),
+                ("ingestion_timestamp", TIME),
+                ("changed_at", TIME),
+            ],
+        ],
     },
     Expected { table: "tick_state_fill", engine: "MaterializedView", sorting_key: "", columns: &[] },
     Expected { table: "instrument_version_fill", engine: "MaterializedView", sorting_key: "", columns: &[] },

@@ -68,7 +68,8 @@ pub const fn dialects(venue: Venue) -> &'static [Dialect] {
         | Venue::Gemini
         | Venue::Bitmex
         | Venue::Bitget
-        | Venue::DydxV3 => &[],
+        | Venue::DydxV3
+        | Venue::NeutronDex => &[],
     }
 }
 

@@ -211,6 +211,7 @@ pub fn spoken(venue: Venue, dialect: Option<Dialect>) -> Option<&'static dyn Pro
         | Venue::Gemini
         | Venue::Bitmex
         | Venue::Bitget
-        | Venue::DydxV3 => None,
+        | Venue::DydxV3
+        | Venue::NeutronDex => None,
     }
 }

@@ -9,8 +9,8 @@ use foldhash::{HashMap, HashSet};
 use market::{Body, Directory, Event, Instrument, LegId, Listing, Scale, Venue, feed::SILENT_INTERVALS};
 use std::{borrow::Cow, sync::Arc};
 
-/// Longest symbol taken from a venue, in bytes; `ibc/` denominations have 68.
-pub const SYMBOL_BYTES_MAX: usize = 128;
+/// Longest symbol taken from a venue, in bytes: two on-chain denominations of 128, and what stands between them.
+pub const SYMBOL_BYTES_MAX: usize = 264;
 
 /// Quote assets by which a symbol without separator is split, tried longest first.
 const QUOTE_ASSETS: [&str; 40] = [

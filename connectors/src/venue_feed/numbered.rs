@@ -164,7 +164,7 @@ impl Numbered {
         stream.beat(arrival);
         let changes = Subject { venue, symbol }.levels(&mut stream.steps, levels)?;
         let sequence = Sequence::Venue { first, last };
-        let body = Body::Delta(Delta { sequence, scale: stream.steps.scale(), changes, window });
+        let body = Body::Delta(Delta { sequence, scale: stream.steps.scale(), changes, window, places: Vec::new() });
         out.push(Event::of(stream.symbol, arrival.leg, arrival.frame.ts_ns, venue_ns, body));
         Ok(())
     }
@@ -221,7 +221,13 @@ impl Numbered {
         let stream = self.stream(symbol, arrival, out)?;
         stream.beat(arrival);
         let sequence = Sequence::Venue { first: last.saturating_add(1), last };
-        let body = Body::Delta(Delta { sequence, scale: stream.steps.scale(), changes: Vec::new(), window });
+        let body = Body::Delta(Delta {
+            sequence,
+            scale: stream.steps.scale(),
+            changes: Vec::new(),
+            window,
+            places: Vec::new(),
+        });
         out.push(Event::of(stream.symbol, arrival.leg, arrival.frame.ts_ns, venue_ns, body));
         Ok(())
     }

@@ -298,7 +298,7 @@ impl Standby {
         let body = if snapshot {
             Body::Snapshot(Snapshot { sequence, scale, ticks: changes, window })
         } else {
-            Body::Delta(Delta { sequence, scale, changes, window })
+            Body::Delta(Delta { sequence, scale, changes, window, places: Vec::new() })
         };
         out.push(Event::of(stream.symbol, arrival.leg, now_ns, venue_ns, body));
         Ok(())

@@ -10,6 +10,7 @@ use super::{
     ahead::Ahead,
     kept::Kept,
     leads::{Lead, Leads},
+    legs::LegMarks,
     pulse::Pulse,
     tally::Tally,
 };
@@ -45,8 +46,8 @@ pub(super) struct Instrument {
     legs: Vec<LegId>,
     leads: Leads,
     pulse: Pulse,
-    /// Its connections are down or silent, or its market stands still; as it was published last.
-    legs_stale: bool,
+    /// What its legs said of it when it was published last.
+    marks: LegMarks,
     /// Books replaced after a gap, as far as they were put down to a leg.
     resyncs: u64,
     keep_admitted: bool,
@@ -86,8 +87,12 @@ impl Instrument {
             trades: TradeGuard::default(),
             legs: Vec::new(),
             leads: Leads::default(),
-            pulse: Pulse::new(config.silent_intervals, config.silent_ns),
-            legs_stale: false,
+            // A batch says of every instrument that it does not name that nothing changed.
+            pulse: Pulse::new(
+                if listing.venue.sends_batches() { 0 } else { config.silent_intervals },
+                config.silent_ns,
+            ),
+            marks: LegMarks::default(),
             resyncs: 0,
             keep_admitted: config.admitted,
             dirty: true,
@@ -205,6 +210,7 @@ impl Instrument {
         match event.body {
             Body::Delta(delta) => self.delta(Timed { times, body: delta }, tally),
             Body::Snapshot(snapshot) => self.snapshot(Timed { times, body: snapshot }, tally),
+            Body::Late(delta) => self.rewrite(&Timed { times, body: delta }),
             Body::Trade { scale, trade } => self.trade(times, scale, trade, tally),
             Body::Broken(_) => self.broken(times, tally),
             Body::Restored(restored) => self.restore(times.received_ns, &restored),
@@ -214,6 +220,9 @@ impl Instrument {
             | Body::LegDown
             | Body::Halted
             | Body::Resumed
+            | Body::Hole
+            | Body::Filled
+            | Body::Through(_)
             | Body::End => {}
         }
     }
@@ -300,7 +309,8 @@ impl Instrument {
         let Some(shown) = self.guard.version() else { return };
         let version = Version::new(shown.epoch, delta.body.sequence.last());
         if delta.body.scale == self.book.scale() {
-            self.admit(version, delta.times, delta.body.changes.clone(), false);
+            let places = delta.body.places.clone();
+            self.admit(version, delta.times, (delta.body.changes.clone(), places), false);
         }
     }
 
@@ -332,7 +342,7 @@ impl Instrument {
 
     #[inline]
     fn apply(&mut self, version: Version, delta: Timed<Delta>, tally: &mut Tally) {
-        let Timed { times, body: Delta { sequence, scale, mut changes, window } } = delta;
+        let Timed { times, body: Delta { sequence, scale, mut changes, places, window } } = delta;
         let rescaled = if scale == self.book.scale() { Some(None) } else { self.rescale(scale, &mut changes) };
         let Some(old) = rescaled else {
             tally.lane.unrepresentable += 1;
@@ -349,7 +359,7 @@ impl Instrument {
                 self.book.apply(*change);
             }
         } else {
-            for change in self.kept.newer_than_kept(version, &changes) {
+            for change in self.kept.newer_than_kept(version, &changes, &places) {
                 self.book.apply(change);
             }
         }
@@ -362,13 +372,14 @@ impl Instrument {
         self.content = Some(version);
         self.last = times;
         match old {
-            None => self.admit(version, times, changes, false),
+            None => self.admit(version, times, (changes, places), false),
             // One entry tells both the moved ticks and the changes: two would be two books at one version.
-            Some(old) => self.admit(version, times, self.moved(&old), true),
+            Some(old) => self.admit(version, times, (self.moved(&old), Vec::new()), true),
         }
     }
 
-    fn admit(&mut self, version: Version, times: Times, changes: Vec<TickChange>, whole: bool) {
+    /// Hands changes on for the store, with their places if they are of a block.
+    fn admit(&mut self, version: Version, times: Times, (changes, places): (Vec<TickChange>, Vec<u64>), whole: bool) {
         if self.keep_admitted {
             self.admitted.push(AdmittedChanges {
                 symbol: self.symbol,
@@ -377,6 +388,8 @@ impl Instrument {
                 venue_ns: times.venue_ns,
                 scale: self.book.scale(),
                 changes,
+                places,
+                leg: times.leg,
                 whole,
             });
         }

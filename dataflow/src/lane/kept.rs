@@ -35,15 +35,22 @@ impl Kept {
         self.from_log
     }
 
-    /// The changes of a version without those that a kept tick is ahead of.
-    pub(super) fn newer_than_kept(&mut self, version: Version, changes: &[TickChange]) -> Vec<TickChange> {
+    /// The changes of a version without those that a kept tick is ahead of; of a block, each is of its own place.
+    pub(super) fn newer_than_kept(
+        &mut self,
+        version: Version,
+        changes: &[TickChange],
+        places: &[u64],
+    ) -> Vec<TickChange> {
         let newer = &mut self.newer;
-        let fresh = |change: &&TickChange| match newer.get(&(change.side, change.key)) {
+        let mut fresh = |change: &TickChange, version: Version| match newer.get(&(change.side, change.key)) {
             Some(kept) if *kept > version => false,
             Some(_) => newer.remove(&(change.side, change.key)).is_some(),
             None => true,
         };
-        changes.iter().filter(fresh).copied().collect()
+        let of = |at: usize| places.get(at).map_or(version, |place| Version::new(version.epoch, *place));
+        let placed = changes.iter().enumerate().filter(|(at, change)| fresh(change, of(*at)));
+        placed.map(|(_, change)| *change).collect()
     }
 
     /// Whether some tick is ahead of the stream.

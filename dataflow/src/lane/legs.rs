@@ -12,7 +12,18 @@ struct Leg {
     down: bool,
     /// When the venue spoke on it last of its market, and whether it stands still.
     market: Option<(u64, bool)>,
+    /// A batch of its stream is missing.
+    incomplete: bool,
     instruments: Vec<SymbolId>,
+}
+
+/// What legs say of an instrument that they carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LegMarks {
+    /// None of them brings anything, or their market stands still.
+    pub(super) stale: bool,
+    /// A batch of one of them is missing.
+    pub(super) incomplete: bool,
 }
 
 /// The legs that a lane heard of.
@@ -55,6 +66,14 @@ impl Legs {
         let Some(leg) = self.leg(leg) else { return };
         leg.market = Some((now_ns, halted));
         dirty.extend_from_slice(&leg.instruments);
+    }
+
+    /// A batch of the leg's stream is missing, or none is any longer.
+    pub(super) fn incomplete(&mut self, leg: LegId, incomplete: bool, dirty: &mut Vec<SymbolId>) {
+        let Some(leg) = self.leg(leg) else { return };
+        if std::mem::replace(&mut leg.incomplete, incomplete) != incomplete {
+            dirty.extend_from_slice(&leg.instruments);
+        }
     }
 
     /// The instruments that a leg carries.
@@ -107,6 +126,12 @@ impl Legs {
                 dirty.extend_from_slice(&leg.instruments);
             }
         }
+    }
+
+    /// What some legs say of an instrument that they carry.
+    pub(super) fn marks(&self, legs: &[LegId]) -> LegMarks {
+        let mut known = legs.iter().filter_map(|leg| self.legs.get(usize::from(leg.0)));
+        LegMarks { stale: self.silent(legs), incomplete: known.any(|leg| leg.incomplete) }
     }
 
     /// Whether every one of some legs is silent, or the last word on any of them is that the market stands still: the legs

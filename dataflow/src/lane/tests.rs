@@ -93,7 +93,13 @@ impl Tape {
 
     fn delta_on(&mut self, leg: LegId, ms: u64, symbol: u32, ids: (u64, u64), changes: &[TickChange]) {
         let sequence = Sequence::Venue { first: ids.0, last: ids.1 };
-        let delta = Delta { sequence, scale: SCALE, changes: changes.to_vec(), window: Window::Known(1_000) };
+        let delta = Delta {
+            sequence,
+            scale: SCALE,
+            changes: changes.to_vec(),
+            window: Window::Known(1_000),
+            places: Vec::new(),
+        };
         self.take_on(leg, ms, symbol, Body::Delta(delta));
     }
 
@@ -275,7 +281,7 @@ fn a_finer_price_refines_the_steps_through_a_snapshot() {
     let mut tape = live();
     let scale = Scale { price: -3, quantity: -3 };
     let sequence = Sequence::Venue { first: 102, last: 102 };
-    let delta = Delta { sequence, scale, changes: vec![bid(1_005, 6)], window: Window::Whole };
+    let delta = Delta { sequence, scale, changes: vec![bid(1_005, 6)], window: Window::Whole, places: Vec::new() };
     tape.take(41, 0, Body::Delta(delta));
     tape.until(80);
     let bids = vec![level(1_005, 6), level(1_000, 1), level(990, 2)];
@@ -296,7 +302,11 @@ fn what_leaves_the_window_dies_as_a_change_of_that_event() {
     let window = Window::Best(2);
     tape.take(1, 1, Body::Snapshot(Snapshot { sequence: Sequence::Arrival(1), scale: SCALE, ticks, window }));
     let changes = vec![bid(101, 1)];
-    tape.take(41, 1, Body::Delta(Delta { sequence: Sequence::Arrival(5), scale: SCALE, changes, window }));
+    tape.take(
+        41,
+        1,
+        Body::Delta(Delta { sequence: Sequence::Arrival(5), scale: SCALE, changes, window, places: Vec::new() }),
+    );
     tape.until(80);
     let gone = LevelChange { side: Side::Bid, level: level(99, 0) };
     let come = LevelChange { side: Side::Bid, level: level(101, 1) };

@@ -132,7 +132,16 @@ impl World {
         }
         self.ids[at] += 1;
         let sequence = Sequence::Venue { first: self.ids[at], last: self.ids[at] };
-        self.event(at, Body::Delta(Delta { sequence, scale: SCALE, changes: ticks(rows), window: Window::Whole }));
+        self.event(
+            at,
+            Body::Delta(Delta {
+                sequence,
+                scale: SCALE,
+                changes: ticks(rows),
+                window: Window::Whole,
+                places: Vec::new(),
+            }),
+        );
     }
 
     pub(crate) fn snapshot(&mut self, at: usize, rows: &[(bool, i64, u64)]) {

@@ -180,7 +180,11 @@ impl Market {
     }
 
     fn delta(&self, symbol: u32, leg: LegId, sequence: Sequence, scale: Scale, changes: Vec<TickChange>) -> Event {
-        self.event(symbol, leg, Body::Delta(Delta { sequence, scale, changes, window: Window::Whole }))
+        self.event(
+            symbol,
+            leg,
+            Body::Delta(Delta { sequence, scale, changes, window: Window::Whole, places: Vec::new() }),
+        )
     }
 
     fn event(&self, symbol: u32, leg: LegId, body: Body) -> Event {

@@ -112,7 +112,7 @@ impl Connector {
         let body = match said {
             Said::Whole(_, whole) => Body::Snapshot(Snapshot { sequence, scale, ticks: whole.ticks.clone(), window }),
             Said::Changed(_, changed) => {
-                Body::Delta(Delta { sequence, scale, changes: changed.changes.clone(), window })
+                Body::Delta(Delta { sequence, scale, changes: changed.changes.clone(), window, places: Vec::new() })
             }
             Said::Heartbeat => return,
         };
@@ -168,7 +168,7 @@ pub(super) fn numbered(said: &Said) -> Option<Body> {
     match said {
         Said::Changed(_, changed) => {
             let sequence = Sequence::Venue { first: changed.first, last: changed.last };
-            Some(Body::Delta(Delta { sequence, scale, changes: changed.changes.clone(), window }))
+            Some(Body::Delta(Delta { sequence, scale, changes: changed.changes.clone(), window, places: Vec::new() }))
         }
         Said::Whole(_, whole) => {
             let sequence = Sequence::Venue { first: whole.id, last: whole.id };

@@ -25,6 +25,8 @@ fn changes(symbol: u32, seq: u64, rows: &[(Side, i64, u64)], whole: bool) -> Adm
         scale: SCALE,
         changes: rows.iter().map(change).collect(),
         whole,
+        places: Vec::new(),
+        leg: market::LegId(0),
     }
 }
 

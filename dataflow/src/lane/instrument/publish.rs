@@ -5,7 +5,7 @@
 use super::{Instrument, Published};
 use crate::{
     cut::{BookCut, InstrumentCut, LaneCounts, PriorityUpdate},
-    lane::QuoteChange,
+    lane::{QuoteChange, legs::LegMarks},
 };
 use market::{Best, BestSide, Feed, FeedState, Quote, Version};
 
@@ -13,7 +13,7 @@ impl Instrument {
     /// What changed since it was published last; none if nothing did.
     pub(in crate::lane) fn publish(
         &mut self,
-        legs_stale: bool,
+        marks: LegMarks,
         now_ns: u64,
         counts: &mut LaneCounts,
     ) -> Option<InstrumentCut> {
@@ -24,7 +24,7 @@ impl Instrument {
         if flags.exhausted {
             self.guard.refresh(now_ns);
         }
-        self.legs_stale = legs_stale;
+        self.marks = marks;
         let state = self.marked();
         let feed = Feed { state, flags };
         let version = self.content;
@@ -75,7 +75,9 @@ impl Instrument {
     fn marked(&self) -> FeedState {
         match self.state() {
             // Without a connection that is the first thing to know; what is missing will be seen when it is back.
-            FeedState::Live | FeedState::Gapped if self.legs_stale => FeedState::Stale,
+            FeedState::Live | FeedState::Gapped if self.marks.stale => FeedState::Stale,
+            // What is shown is right, and later changes wait for a batch that is missing.
+            FeedState::Live if self.marks.incomplete => FeedState::Gapped,
             // While the connection ticks, what is known to be missing says more than silence.
             FeedState::Live if self.pulse.is_silent() => FeedState::Stale,
             state => state,
@@ -98,7 +100,9 @@ impl Instrument {
         let (venue, scale) = (self.listing.venue, self.book.scale());
         let side = |level| BestSide::of(venue, level, scale);
         let best = Best { bid: quote.bid.map(side), ask: quote.ask.map(side) };
-        let known = feed.state == FeedState::Live && !feed.flags.exhausted;
+        // A price that is a power has no place among decimal ones.
+        let decimal = scale.price != market::scale::PRICE_POWERS;
+        let known = feed.state == FeedState::Live && !feed.flags.exhausted && decimal;
         (known && best != Best::default()).then_some(best)
     }
 

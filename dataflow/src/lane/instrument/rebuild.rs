@@ -66,7 +66,7 @@ impl Instrument {
         self.ahead.replaced();
         self.content = Some(version);
         self.last = times;
-        self.admit(version, times, changes, true);
+        self.admit(version, times, (changes, Vec::new()), true);
         self.drain(tally);
         match (old, self.guard.version()) {
             (Some((shown, old)), Some(reached)) if reached == shown => self.compare(shown, &old, admitted),
@@ -93,7 +93,7 @@ impl Instrument {
         if let Some(version) = self.guard.diverged() {
             self.content = Some(version);
             self.admitted.truncate(admitted);
-            self.admit(version, self.last, self.moved(old), true);
+            self.admit(version, self.last, (self.moved(old), Vec::new()), true);
         }
     }
 }

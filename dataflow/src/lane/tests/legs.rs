@@ -61,6 +61,7 @@ fn a_leg_received_earlier_by_the_clock_is_told_apart() {
         scale: SCALE,
         changes: vec![],
         window: Window::Whole,
+        places: Vec::new(),
     };
     tape.lane.take(Event::of(SymbolId(0), B, 65 * MS, 0, Body::Delta(delta)));
     tape.until(120);
@@ -127,7 +128,7 @@ fn a_stream_without_ids_is_won_by_its_active_leg_and_has_no_leads() {
     };
     let delta = |seq| {
         let changes = vec![bid(100, seq)];
-        Body::Delta(Delta { sequence: Sequence::Arrival(seq), scale: SCALE, changes, window })
+        Body::Delta(Delta { sequence: Sequence::Arrival(seq), scale: SCALE, changes, window, places: Vec::new() })
     };
     tape.take_on(A, 1, 1, snapshot(1));
     (2..5).for_each(|seq| tape.take_on(A, seq * 10, 1, delta(seq)));

@@ -164,7 +164,8 @@ fn one_of_two_legs_down_is_no_mark() {
     tape.until(50);
     tape.worked = true;
     let sequence = Sequence::Venue { first: 102, last: 102 };
-    let delta = Delta { sequence, scale: SCALE, changes: vec![bid(100, 4)], window: Window::Known(1_000) };
+    let delta =
+        Delta { sequence, scale: SCALE, changes: vec![bid(100, 4)], window: Window::Known(1_000), places: Vec::new() };
     tape.lane.take(Event::of(SymbolId(0), LegId(1), 50 * MS, 0, Body::Delta(delta)));
     tape.leg(60, 0, Body::LegDown);
     tape.leg(70, 1, Body::LegHeard);
@@ -208,7 +209,7 @@ fn finer_steps_are_one_entry_of_the_history() {
     let scale = Scale { price: -3, quantity: -3 };
     let sequence = Sequence::Venue { first: 102, last: 102 };
     let changes = vec![bid(1_005, 6), TickChange::at(Side::Bid, 990, U256::ZERO)];
-    tape.take(41, 0, Body::Delta(Delta { sequence, scale, changes, window: Window::Whole }));
+    tape.take(41, 0, Body::Delta(Delta { sequence, scale, changes, window: Window::Whole, places: Vec::new() }));
     tape.until(80);
     let admitted = &tape.last().admitted;
     assert_eq!(admitted.len(), 1, "never two books at one version");
@@ -231,7 +232,7 @@ fn a_rebuilt_book_that_does_not_get_there_leaves_the_shown_one() {
     // The rebuilt book begins at 99; what bridges it has a number that fits no common steps.
     let sequence = Sequence::Venue { first: 103, last: 103 };
     let scale = Scale { price: -38, quantity: -3 };
-    let never = Delta { sequence, scale, changes: vec![bid(1, 6)], window: Window::Whole };
+    let never = Delta { sequence, scale, changes: vec![bid(1, 6)], window: Window::Whole, places: Vec::new() };
     tape.take(90, 0, Body::Delta(never));
     tape.snapshot(100, 0, 102, &[bid(98, 5)]);
     tape.until(480);

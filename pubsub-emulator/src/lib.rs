@@ -1,0 +1,3 @@
+//! A Pub/Sub server for tests and demonstrations.
+//!
+//! Never: a use in production.
