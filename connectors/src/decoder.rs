@@ -35,6 +35,10 @@ struct Leg {
 }
 
 impl Leg {
+    fn new(venue: Venue, conn: Arc<str>) -> Self {
+        Self { conn, venue, heard_ns: None, messages: 0, ticked_ns: 0, look_after_ns: 0 }
+    }
+
     /// A frame came; whether the leg's instruments are to be looked after now.
     fn ticks(&mut self, now_ns: u64) -> bool {
         let paused = now_ns >= self.ticked_ns.saturating_add(PAUSE_NS);
@@ -77,6 +81,13 @@ impl Decoder {
     #[must_use]
     pub fn new(listings: Arc<Listings>) -> Self {
         Self { listings, feeds: Vec::new(), legs: Vec::new(), torn: Vec::new() }
+    }
+
+    /// The same decoder with a leg that it never sees a frame of: what comes on it is decoded elsewhere.
+    #[must_use]
+    pub fn with_leg(mut self, venue: Venue, conn: &str) -> Self {
+        self.legs.push(Leg::new(venue, conn.into()));
+        self
     }
 
     /// Decodes one frame, pushing its events to `out`.
@@ -123,14 +134,7 @@ impl Decoder {
         let at = match self.legs.iter().position(|leg| leg.conn == frame.conn && leg.venue == venue) {
             Some(at) => at,
             None => {
-                self.legs.push(Leg {
-                    conn: Arc::clone(&frame.conn),
-                    venue,
-                    heard_ns: None,
-                    messages: 0,
-                    ticked_ns: 0,
-                    look_after_ns: 0,
-                });
+                self.legs.push(Leg::new(venue, Arc::clone(&frame.conn)));
                 self.legs.len() - 1
             }
         };

@@ -321,6 +321,19 @@ impl BatchGuard {
         from.or(self.healing.map(Rebuild::Snapshot))
     }
 
+    /// The log does not have what the stream must be rebuilt from: the loss stays, with none of its late batches.
+    pub fn unrebuildable(&mut self, rebuild: Rebuild) {
+        match rebuild {
+            Rebuild::From(after) => {
+                let loss = self.losses.iter_mut().find(|loss| !loss.healed && loss.hole.after == after);
+                if let Some(loss) = loss {
+                    loss.late.clear();
+                }
+            }
+            Rebuild::Snapshot(_) => self.healing = None,
+        }
+    }
+
     /// The stream was rebuilt; gives the losses that are healed by it.
     pub fn rebuilt(&mut self, rebuild: Rebuild) -> Vec<Hole> {
         let heals = |loss: &Loss| match rebuild {

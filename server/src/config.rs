@@ -10,6 +10,7 @@ mod layers;
 mod live;
 mod log;
 mod pipeline;
+mod pubsub;
 mod secret;
 mod server;
 mod source;
@@ -23,6 +24,7 @@ pub use error::{ConfigError, ConfigProblem};
 pub use live::{Live, live_text};
 pub use log::{Log, LogFormat};
 pub use pipeline::Pipeline;
+pub use pubsub::PubSub;
 pub use secret::{MASK, Secret};
 pub use server::Server;
 pub use source::{Capture, InstrumentTable, Sim, Source, SourceKind};
@@ -53,6 +55,8 @@ pub struct Config {
     /// Venues to connect to; each at most once.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "live::deserialize")]
     pub live: Vec<Live>,
+    /// Batches by Pub/Sub.
+    pub pubsub: PubSub,
     /// ClickHouse.
     pub store: Store,
     /// The process's own log.
@@ -72,6 +76,7 @@ impl Default for Config {
             sim: Sim::default(),
             capture: Capture::default(),
             live: Vec::new(),
+            pubsub: PubSub::default(),
             store: Store::default(),
             log: Log::default(),
             instrument: Vec::new(),
@@ -121,6 +126,8 @@ impl Config {
         self.sim.check(&mut problems);
         self.capture.check(self.source.kind, &mut problems);
         live::check(&self.live, self.source.kind == SourceKind::Live, &mut problems);
+        let batches = self.source.kind == SourceKind::PubSub;
+        self.pubsub.check(batches, self.store.enabled, &mut problems);
         self.store.check(&mut problems);
         self.log.check(&mut problems);
         source::check_instruments(&self.instrument, &mut problems);

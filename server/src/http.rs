@@ -5,6 +5,7 @@
 mod books;
 
 use crate::{
+    batches::BatchNumbers,
     checkpoint::CheckpointView,
     legs::LegRow,
     metrics::{self, Numbers},
@@ -53,6 +54,8 @@ pub struct Shared {
     pub source: SourceControl,
     /// The store's numbers, if there is a store.
     pub store: Option<Arc<SinkView>>,
+    /// The batch stream's numbers, if there is one.
+    pub batches: Option<Arc<BatchNumbers>>,
     /// What is known of the checkpoints.
     pub checkpoints: Arc<CheckpointView>,
     /// Everything is up.
@@ -82,6 +85,7 @@ pub fn router(shared: Shared) -> Router {
         .route("/metrics", get(metrics))
         .route("/v1/instruments", get(instruments))
         .route("/v1/legs", get(legs))
+        .route("/v1/batches", get(batches))
         .route("/v1/books/{*instrument}", get(books::book))
         .route("/v1/stream", get(stream))
         .fallback(|| async { failure(StatusCode::NOT_FOUND, "no such path") })
@@ -140,6 +144,7 @@ async fn index(State(shared): State<Shared>) -> String {
          /v1/stream              WebSocket, subprotocol {}\n\
          /v1/instruments         all instruments\n\
          /v1/legs                connections to venues: who is first, by how much\n\
+         /v1/batches             the batch stream: where it stands, what is missing\n\
          /v1/books/VENUE/SYMBOL  one book, e.g. /v1/books/binance_spot/BTCUSDT?depth=10\n\
          /metrics                Prometheus\n\
          /healthz /readyz        liveness and readiness\n",
@@ -178,7 +183,8 @@ async fn metrics(State(shared): State<Shared>) -> Response {
     let counters = shared.store.as_ref().map(|view| (view.counters(), view.waits()));
     let store = counters.as_ref().map(|(counters, waits)| (counters, *waits));
     let checkpoints = (&*shared.checkpoints, unix_ns());
-    match metrics::text(Numbers { tape: &tape, source: shared.source.numbers(), store, checkpoints }) {
+    let batches = shared.batches.as_deref();
+    match metrics::text(Numbers { tape: &tape, source: shared.source.numbers(), store, batches, checkpoints }) {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
         Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
@@ -225,6 +231,16 @@ async fn legs(State(shared): State<Shared>) -> Response {
         fields
     };
     Json(stats.legs.iter().map(row).collect::<Vec<_>>()).into_response()
+}
+
+/// Where the batch stream stands, and what it counted.
+async fn batches(State(shared): State<Shared>) -> Response {
+    let Some(numbers) = &shared.batches else {
+        return failure(StatusCode::NOT_FOUND, "no batch stream is configured");
+    };
+    let counts: serde_json::Map<_, _> =
+        numbers.values().into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect();
+    Json(json!({ "state": numbers.state(), "counts": counts })).into_response()
 }
 
 async fn stream(State(shared): State<Shared>, mut request: Request) -> Response {

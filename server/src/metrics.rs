@@ -3,6 +3,7 @@
 //! Never: a number kept twice.
 
 use crate::{
+    batches::BatchNumbers,
     checkpoint::CheckpointView,
     legs::LegRow,
     source::{SourceNumbers, SourceView},
@@ -27,6 +28,8 @@ pub struct Numbers<'a> {
     pub source: &'a SourceNumbers,
     /// The store's writer, if there is a store, and how often the source waited for it.
     pub store: Option<(&'a Counters, u64)>,
+    /// The batch stream, if there is one.
+    pub batches: Option<&'a BatchNumbers>,
     /// The checkpoints, and the present in Unix nanoseconds.
     pub checkpoints: (&'a CheckpointView, u64),
 }
@@ -87,6 +90,9 @@ pub fn text(numbers: Numbers<'_>) -> Result<String, MetricsError> {
     page.legs(&tape.legs)?;
     if let Some((counters, waits)) = numbers.store {
         page.store(counters, waits)?;
+    }
+    if let Some(batches) = numbers.batches {
+        page.batches(batches)?;
     }
     let mut out = Vec::new();
     TextEncoder::new().encode(&page.registry.gather(), &mut out)?;
@@ -200,6 +206,23 @@ impl Page {
         self.registry.register(Box::new(leads))
     }
 
+    fn batches(&self, batches: &BatchNumbers) -> Result<(), prometheus::Error> {
+        self.counters("sprag_batch_events_total", "What happened to the batch stream", "event", &batches.values())?;
+        let state = batches.state();
+        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let values = [
+            ("position", state.position),
+            ("cursor", state.cursor),
+            ("waiting", number(state.waiting)),
+            ("memory_bytes", number(state.memory_bytes)),
+            ("hole", u64::from(state.hole.is_some())),
+            ("lossy", u64::from(state.lossy)),
+            ("up", u64::from(state.up)),
+            ("caught_up", u64::from(state.caught_up)),
+        ];
+        self.gauges("sprag_batch_stream", "State of the batch stream", "what", &values)
+    }
+
     fn store(&self, counters: &Counters, waits: u64) -> Result<(), prometheus::Error> {
         self.counters(
             "sprag_store_events_total",
@@ -239,10 +262,14 @@ mod tests {
         let (tape, source) = (TapeStats { legs: vec![row], ..TapeStats::default() }, SourceNumbers::default());
         let counters = Counters::default();
         let view = CheckpointView::default();
-        let numbers = Numbers { tape: &tape, source: &source, store: Some((&counters, 3)), checkpoints: (&view, 0) };
+        let batches = BatchNumbers::default();
+        let (store, batches) = (Some((&counters, 3)), Some(&batches));
+        let numbers = Numbers { tape: &tape, source: &source, store, batches, checkpoints: (&view, 0) };
         let text = text(numbers).unwrap();
         for line in [
             r#"sprag_lane_events_total{event="regressions"} 0"#,
+            r#"sprag_batch_events_total{event="late"} 0"#,
+            r#"sprag_batch_stream{what="hole"} 0"#,
             r#"sprag_fanout_events_total{event="priority_gaps"} 0"#,
             r#"sprag_store_events_total{event="source_waits"} 3"#,
             r#"sprag_instruments{state="GAPPED"} 0"#,

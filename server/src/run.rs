@@ -4,9 +4,11 @@
 //!
 //! Never: a source started before what it feeds is up; a part left running when another has failed.
 
+mod batches;
 mod origin;
 
 use crate::{
+    batches::{BatchNumbers, BatchSource},
     bumps::Bumps,
     checkpoint::{CheckpointTaker, CheckpointView, TakerConfig},
     config::{Config, SourceKind},
@@ -16,7 +18,7 @@ use crate::{
     http::{self, Shared},
     hub::{Hub, HubConfig},
     raw_log::RawLog,
-    restore,
+    restore::{self, RestoredInstrument, Sources},
     socket::Admission,
     source::{self, SourceControl},
     store::{Sharing, Store, StoreError, writer_options},
@@ -24,19 +26,24 @@ use crate::{
 };
 use connectors::{
     capture::CaptureError,
-    clickhouse::{SinkError, SinkReport, SinkView, child::PARENT_FLUSH_MAX, sink::SinkInput},
+    clickhouse::{
+        SinkError, SinkReport, SinkView,
+        child::PARENT_FLUSH_MAX,
+        sink::{BatchStream, SinkInput, SinkNames},
+    },
     halt,
     live::{LiveError, LiveVenue, protocol::Listed},
     venue_feed::listings::Listings,
 };
+use batches::{BatchBegin, BatchEnds};
 use dataflow::{
     clock::CutClock,
     graph::{self, GraphConfig, StartError},
-    ingest::{Credit, IngestConfig, Pace, feed},
+    ingest::{Credit, FeedSender, IngestConfig, Pace, feed},
     lane::LaneConfig,
 };
-use market::{Directory, Event, Venue, guard::Limits, instrument::DirectoryFull};
-use origin::{SourceEnd, SourceStart, live_venues, start_source};
+use market::{Directory, Event, LegId, Tranches, Venue, guard::Limits, instrument::DirectoryFull};
+use origin::{BATCH_LEG, BATCH_VENUE, SourceEnd, SourceStart, live_venues, start_source};
 use std::{
     fs::{File, TryLockError},
     io,
@@ -179,9 +186,12 @@ pub async fn run(
     if config.store.enabled {
         store = Some(Store::open(config, Sharing::Own).await?);
     }
+    let tranches = Arc::new(Tranches::default());
     let checkpoints = Arc::new(CheckpointView::default());
     let (bumps, bumped) = Bumps::open(&config.data_dir, Arc::clone(&directory)).map_err(RunError::DataDirectory)?;
-    let kept = restore::load(&config.data_dir, store.as_ref(), &checkpoints).await?.without_outdated(&bumped);
+    let begin_after = config.pubsub.begin_after;
+    let from = Sources { store: store.as_ref(), tranches: &tranches, begin_after };
+    let kept = restore::load(&config.data_dir, from, &checkpoints).await?.without_outdated(&bumped);
     let journal = EpochJournal::open(&config.data_dir)?;
     let journal = match &store {
         Some(store) => journal.shared(store.epoch_blocks()),
@@ -189,16 +199,20 @@ pub async fn run(
     };
     let epoch = journal.next(kept.epoch_least).await?;
     halt::point("epoch-reserved");
-    let mut part = open_sink(store, config, epoch, &directory);
+    let mut part = open_sink(store, config, epoch, (&directory, &tranches));
     let live = live_venues(config);
     let listings = subscribed(listings(config, &directory), &live);
     let listings = told(listings, &source::venue_listings(&live).await);
-    let listings = listings.with_epochs(kept.epochs, epoch);
+    let listings = listings.with_epochs(kept.epochs, epoch).with_tranches(tranches);
     let listings = Arc::new(if epoch > FIRST_BLOCK { listings.after_others() } else { listings });
 
-    let books = kept.instruments.iter().filter(|kept| kept.restored.ticks.is_some()).count();
-    let restored = restore::events(kept.instruments, &directory, epoch, unix_ns())?;
-    let begin = Begin { generation: epoch, listings, restored, books, checkpoints: Arc::clone(&checkpoints), bumps };
+    let (logged, kept): (Vec<_>, Vec<_>) = kept.instruments.into_iter().partition(|kept| kept.restored.from_log);
+    let books = kept.iter().filter(|kept| kept.restored.ticks.is_some()).count();
+    let restored = restore::events(kept, &directory, epoch, (LegId(0), unix_ns()))?;
+    let batches = batch_begin(config, &part, logged, (&directory, epoch)).await?;
+    let numbers = batches.as_ref().map(|begin| Arc::clone(&begin.numbers));
+    let checkpoint_view = Arc::clone(&checkpoints);
+    let begin = Begin { generation: epoch, listings, restored, books, batches, checkpoints: checkpoint_view, bumps };
     let mut pipeline = Pipeline::start(config, begin, &part)?;
     let shared = Shared {
         tape: pipeline.tape.clone(),
@@ -206,6 +220,7 @@ pub async fn run(
         admission: Admission::new(config.server.max_terminals, ring_bounds(config)),
         source: pipeline.control.clone(),
         store: part.view.clone(),
+        batches: numbers,
         checkpoints,
         ready: Arc::new(AtomicBool::new(true)),
         lag_max: Duration::from_millis(config.pipeline.frontier_alarm_ms),
@@ -232,6 +247,28 @@ pub async fn run(
     serving.abort();
     // What ended the run comes first; what went wrong on the way down may only be its consequence.
     ended.and(down)
+}
+
+/// What the batch stream begins with, if there is one. Without it the books of its log are left alone: nothing would ever
+/// tell that they are out of date.
+async fn batch_begin(
+    config: &Config,
+    part: &StorePart,
+    kept: Vec<RestoredInstrument>,
+    (directory, epoch): (&Directory, u64),
+) -> Result<Option<BatchBegin>, RunError> {
+    let Some(store) = part.store.as_ref().filter(|_| config.pubsub.is_wanted()) else {
+        if !kept.is_empty() {
+            tracing::info!(instruments = kept.len(), "books of a batch stream are kept, and no subscription is configured");
+        }
+        return Ok(None);
+    };
+    let cursor = store.batch_log(&config.pubsub.stream).cursor().await.map_err(StoreError::from)?;
+    let names: Vec<_> = kept.iter().map(|kept| format!("{}/{}", kept.venue, kept.symbol)).collect();
+    let restored = restore::events(kept, directory, epoch, (BATCH_LEG, unix_ns()))?;
+    let known = names.iter().filter_map(|name| directory.find(name)).collect();
+    let numbers = Arc::new(BatchNumbers::default());
+    Ok(Some(BatchBegin { cursor, restored, known, numbers }))
 }
 
 /// Holds the data directory for this process, with or without a store in it; the lock goes with the process.
@@ -302,11 +339,20 @@ fn subscribed(listings: Listings, live: &[LiveVenue]) -> Listings {
     })
 }
 
-fn open_sink(store: Option<Store>, config: &Config, epoch: u64, directory: &Arc<Directory>) -> StorePart {
+fn open_sink(
+    store: Option<Store>,
+    config: &Config,
+    epoch: u64,
+    (directory, tranches): (&Arc<Directory>, &Arc<Tranches>),
+) -> StorePart {
     let Some(store) = store else { return StorePart { store: None, queue: None, view: None, sink: None } };
     // The epoch block is this start's own, so its tokens meet no other start's.
     let identity = format!("run-{epoch}");
-    let (queue, view, sink) = store.start_sink(&identity, writer_options(config), Arc::clone(directory));
+    let stream = config.pubsub.stream.as_str().into();
+    let stream = BatchStream { leg: BATCH_LEG, venue: BATCH_VENUE, stream };
+    let names = SinkNames { directory: Arc::clone(directory), tranches: Arc::clone(tranches) };
+    let batches = config.pubsub.is_wanted().then_some(stream);
+    let (queue, view, sink) = store.start_sink(&identity, writer_options(config), names, batches);
     StorePart { store: Some(store), queue: Some(queue), view: Some(view), sink: Some(sink) }
 }
 
@@ -330,6 +376,8 @@ struct Begin {
     restored: Vec<Event>,
     /// How many books these are.
     books: usize,
+    /// What the batch stream begins with.
+    batches: Option<BatchBegin>,
     checkpoints: Arc<CheckpointView>,
     bumps: Bumps,
 }
@@ -340,12 +388,13 @@ struct Pipeline {
     control: SourceControl,
     tape_end: oneshot::Receiver<TapeEnd>,
     source_end: SourceEnd,
+    batches: Option<BatchSource>,
     threads: Vec<thread::JoinHandle<()>>,
 }
 
 impl Pipeline {
     fn start(config: &Config, begin: Begin, part: &StorePart) -> Result<Self, RunError> {
-        let Begin { generation, listings, restored, books, checkpoints, bumps } = begin;
+        let Begin { generation, listings, restored, books, batches, checkpoints, bumps } = begin;
         let now_ns: Clock = Arc::new(unix_ns);
         let settings = &config.pipeline;
         let cut_ns = u64::try_from(settings.cut().as_nanos()).unwrap_or(u64::MAX).max(1);
@@ -400,11 +449,12 @@ impl Pipeline {
         let handle = TapeHandle::new(inputs.clone());
         let (tape_thread, tape_end) = start_tape(tape, inputs, taken)?;
         let raw_log = part.queue.clone().filter(|_| config.store.raw_venue_messages).map(RawLog::new);
+        let batches = start_batches(config, part, batches, (&listings, senders.first(), &now_ns))?;
         let source = SourceStart { senders, listings, port, now_ns, restored, raw_log };
         let (source_thread, source_end) = start_source(config, source)?;
         let workers = spawn("workers", move || drop(workers))?;
         let threads = vec![source_thread, workers, tape_thread];
-        Ok(Self { tape: handle, control, tape_end, source_end, threads })
+        Ok(Self { tape: handle, control, tape_end, source_end, batches, threads })
     }
 
     /// Waits for the wish to stop, or for the first part that fails.
@@ -432,6 +482,7 @@ impl Pipeline {
                 Ok(TapeEnd::Unfinished) => Err(RunError::Unfinished),
                 Ok(TapeEnd::Stopped) | Err(_) => Err(RunError::Ended),
             },
+            () = ended_early(&mut self.batches) => Err(RunError::Ended),
             end = &mut self.source_end => end.unwrap_or(Err(RunError::Ended)).and(Err(RunError::Ended)),
             end = sink => match end {
                 Ok(Err(error)) => Err(error.into()),
@@ -444,7 +495,8 @@ impl Pipeline {
     async fn end(mut self, part: StorePart) -> Result<(), RunError> {
         self.control.stop();
         let tape = self.tape.clone();
-        let threads = self.threads;
+        let mut threads = self.threads;
+        threads.extend(self.batches.take().map(BatchSource::stop));
         let joined = tokio::task::spawn_blocking(move || {
             for thread in threads {
                 if thread.join().is_err() {
@@ -469,6 +521,30 @@ impl Pipeline {
             store.close().await;
         }
         if unfinished { Err(RunError::Unfinished) } else { Ok(()) }
+    }
+}
+
+/// Starts the batch stream, if there shall be one.
+fn start_batches(
+    config: &Config,
+    part: &StorePart,
+    begin: Option<BatchBegin>,
+    (listings, feed, now_ns): (&Arc<Listings>, Option<&FeedSender>, &Clock),
+) -> Result<Option<BatchSource>, RunError> {
+    let (Some(begin), Some(store), Some(view), Some(feed)) = (begin, &part.store, &part.view, feed) else {
+        return Ok(None);
+    };
+    let (listings, feed, view) = (Arc::clone(listings), feed.clone(), Arc::clone(view));
+    let ends = BatchEnds { listings, feed, view, now_ns: Arc::clone(now_ns) };
+    batches::start(config, store, begin, ends).map(Some)
+}
+
+/// Resolves when the batch stream has ended by itself; never without one.
+async fn ended_early(batches: &mut Option<BatchSource>) {
+    match batches {
+        // However it was told, it has ended.
+        Some(batches) => drop((&mut batches.end).await),
+        None => std::future::pending().await,
     }
 }
 

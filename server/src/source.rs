@@ -389,6 +389,13 @@ pub fn connect(live: &Live, directory: &Directory, outlet: &mut Outlet) -> Resul
     Ok(())
 }
 
+/// Waits for the end beside a source that has a thread of its own.
+pub fn idle(outlet: &Outlet) {
+    while !outlet.stopped() {
+        thread::sleep(TURN);
+    }
+}
+
 /// A capture source as configured.
 #[derive(Clone, Debug)]
 pub struct CaptureOptions {

@@ -219,6 +219,8 @@ impl StorePort {
     fn take(&mut self, step: &mut Step) {
         self.backlog.extend(step.admitted.drain(..).map(SinkInput::Changes));
         self.backlog.extend(step.admitted_trades.drain(..).map(SinkInput::Trade));
+        let through = step.through.drain(..).map(|(leg, place)| SinkInput::Through { leg, place });
+        self.backlog.extend(through);
         self.owed += step.input_bytes;
     }
 

@@ -52,6 +52,16 @@ pub(super) struct RunArgs {
     /// Begin the captures anew at their end.
     #[arg(long)]
     repeat: bool,
+    /// Take batches from this subscription, projects/PROJECT/subscriptions/NAME, and nothing else. PUBSUB_EMULATOR_HOST names
+    /// an emulator.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["capture", "instrument"])]
+    subscription: Option<String>,
+    /// Make topic and subscription where they are missing.
+    #[arg(long, value_name = "NAME", requires = "subscription")]
+    topic: Option<String>,
+    /// Name of the batches' stream.
+    #[arg(long, value_name = "NAME", requires = "subscription")]
+    stream: Option<String>,
     /// Keep no history.
     #[arg(long)]
     no_store: bool,
@@ -68,6 +78,10 @@ impl RunArgs {
         set("capture.venue", self.venue.map(|venue| venue.to_string()));
         set("capture.speed", self.speed.map(|speed| speed.to_string()));
         set("capture.repeat", self.repeat.then(|| "true".to_owned()));
+        set("source.kind", self.subscription.is_some().then(|| "pubsub".to_owned()));
+        set("pubsub.subscription", self.subscription.clone());
+        set("pubsub.topic", self.topic.clone());
+        set("pubsub.stream", self.stream.clone());
         set("store.enabled", self.no_store.then(|| "false".to_owned()));
         if !self.capture.is_empty() {
             let files: Vec<_> = self.capture.iter().map(|file| file.display().to_string()).collect();
@@ -147,6 +161,7 @@ fn example(config: &Config) -> Option<String> {
         }
         SourceKind::Sim => config.sim.venues.contains(&venue),
         SourceKind::Capture => config.capture.venue == Some(venue),
+        SourceKind::PubSub => false,
     };
     there.then(|| format!("{venue}/BTCUSDT"))
 }

@@ -25,13 +25,15 @@ pub enum SourceKind {
     Capture,
     /// Connections to venues, see [`super::Live`].
     Live,
+    /// Batches alone, see [`super::PubSub`]; they come beside the other sources as well, where a subscription is named.
+    PubSub,
 }
 
 /// The choice of the source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Source {
-    /// `"sim"`, `"capture"` or `"live"`.
+    /// `"sim"`, `"capture"`, `"live"` or `"pubsub"`.
     pub kind: SourceKind,
 }
 

@@ -17,9 +17,14 @@ use connectors::{
     venue_feed::listings::Listings,
 };
 use dataflow::ingest::{Ended, FeedSender};
-use market::{Directory, Event};
+use market::{Directory, Event, LegId, Venue};
 use std::{sync::Arc, thread};
 use tokio::sync::oneshot;
+
+/// The batch stream's leg comes before all others: its number is known before they are.
+pub(super) const BATCH_LEG: LegId = LegId(0);
+pub(super) const BATCH_VENUE: Venue = Venue::NeutronDex;
+const BATCH_CONN: &str = "neutron_dex/pubsub";
 
 /// Tells how the source ended.
 pub(super) type SourceEnd = oneshot::Receiver<Result<(), RunError>>;
@@ -51,12 +56,14 @@ pub(super) fn start_source(
     let letters = config.data_dir.join("dead-letters.jsonl");
     let dead_letters = DeadLetters::append_to(&letters).map_err(RunError::DataDirectory)?;
     let origin = Origin::open(config, &now_ns)?;
+    let batches = config.pubsub.is_wanted();
     let introduced = introductions(&live_venues(config), &listings, now_ns());
     let (tell, told) = oneshot::channel();
     let thread = spawn("source", move || {
         // Every feed stays open as long as the source runs; the first one gets the events.
         let Some(feed) = senders.first().cloned() else { return };
         let decoder = Decoder::new(listings);
+        let decoder = if batches { decoder.with_leg(BATCH_VENUE, BATCH_CONN) } else { decoder };
         let mut outlet = Outlet { decoder, feed, dead_letters, raw_log, port, now_ns, events: Vec::new(), bytes: 0 };
         let end = match outlet.restore(restored).and_then(|()| outlet.introduce(introduced)) {
             Ok(()) => origin.serve(&directory, &mut outlet),
@@ -87,6 +94,8 @@ fn introductions(venues: &[LiveVenue], listings: &Listings, now_ns: u64) -> Vec<
 
 /// Where frames come from.
 enum Origin {
+    /// Batches alone, which have a thread of their own.
+    Batches,
     Simulator(SimulatorConfig),
     Captures(MergedCaptures, CaptureOptions),
     Live(Live),
@@ -104,6 +113,7 @@ impl Origin {
                 let (speed, repeat) = (config.capture.speed, config.capture.repeat);
                 Ok(Self::Captures(captures, CaptureOptions { files, venue, speed, repeat }))
             }
+            (SourceKind::PubSub, _) => Ok(Self::Batches),
             (SourceKind::Live, _) => {
                 let venues = live_venues(config);
                 Ok(Self::Live(Live::start(&venues, LiveOptions::default(), Arc::clone(now_ns))?))
@@ -118,6 +128,10 @@ impl Origin {
             }
             Self::Captures(captures, options) => {
                 source::serve_captures(captures, &options, outlet).map_err(RunError::from)
+            }
+            Self::Batches => {
+                source::idle(outlet);
+                Ok(())
             }
             Self::Live(live) => source::connect(&live, directory, outlet).map_err(|_| RunError::Ended),
         }

@@ -1,0 +1,181 @@
+//! What comes from the subscription, until it is decoded: parts are put together, the rest waits its turn.
+//!
+//! Never: a message dropped that is not given back by it.
+
+use super::{
+    BatchError, BatchOptions,
+    held::{Arrived, Original, Receipt},
+};
+use connectors::pubsub::{
+    header::BatchHeader,
+    parts::{Parts, PartsOffer},
+    pull::Pulled,
+};
+use foldhash::{HashMap, HashMapExt};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Batches whose failures are counted; the oldest are forgotten, and then have as many attempts again.
+const ATTEMPTS_MAX: usize = 4_096;
+
+/// What became of a message.
+pub(super) enum Taken {
+    /// It waits for its turn, or for other parts.
+    Nothing,
+    /// It cannot be used.
+    Poison(Original, BatchError),
+    /// These are in the way, and come again.
+    GiveBack(Vec<Receipt>),
+}
+
+/// A message without its data.
+#[derive(Debug)]
+struct Part {
+    attributes: BTreeMap<String, String>,
+    message_id: Box<str>,
+    published_ns: u64,
+    received_ns: u64,
+    attempt: u32,
+    receipt: Receipt,
+}
+
+/// Batches on their way in.
+pub(super) struct Arrivals {
+    stream: Box<str>,
+    outstanding: usize,
+    parts: Parts<Part>,
+    queue: VecDeque<Arrived>,
+    queue_bytes: usize,
+    failures: HashMap<Box<str>, u32>,
+    failed: VecDeque<Box<str>>,
+}
+
+impl Arrivals {
+    pub(super) fn new(options: &BatchOptions) -> Self {
+        Self {
+            stream: options.stream.clone(),
+            outstanding: options.outstanding,
+            parts: Parts::new(options.parts_bytes),
+            queue: VecDeque::new(),
+            queue_bytes: 0,
+            failures: HashMap::new(),
+            failed: VecDeque::new(),
+        }
+    }
+
+    /// Bytes that wait.
+    pub(super) fn bytes(&self) -> usize {
+        self.queue_bytes.saturating_add(self.parts.bytes())
+    }
+
+    /// Takes a message.
+    pub(super) fn take(&mut self, pulled: Pulled) -> Taken {
+        let Pulled { attributes, data, message_id, published_ns, received_ns, attempt, lease } = pulled;
+        let attempt = attempt.unwrap_or(0);
+        let header = BatchHeader::parse(|name| attributes.get(name).map(String::as_str)).map_err(BatchError::from);
+        let of_stream = header.and_then(|header| {
+            let right = header.stream == self.stream;
+            let other = || BatchError::Stream { found: header.stream.clone(), wanted: self.stream.clone() };
+            if right { Ok(header) } else { Err(other()) }
+        });
+        let part = Part { attributes, message_id, published_ns, received_ns, attempt, receipt: Receipt::Message(lease) };
+        let header = match of_stream {
+            Ok(header) => header,
+            Err(error) => return Taken::Poison(original(vec![data], vec![part]), error),
+        };
+        let (height, number) = (header.height, header.part);
+        match self.parts.offer(header, data, part) {
+            PartsOffer::Complete { header, data, messages } => {
+                self.again(Arrived { header, original: original(data, messages) });
+                Taken::Nothing
+            }
+            PartsOffer::Waiting => Taken::Nothing,
+            PartsOffer::Displaced(parts) => Taken::GiveBack(receipts(parts)),
+            PartsOffer::Conflict { data, message } => {
+                let error = BatchError::Parts { height, part: number };
+                Taken::Poison(original(vec![data], vec![message]), error)
+            }
+        }
+    }
+
+    /// Puts a whole batch behind the others.
+    pub(super) fn again(&mut self, arrived: Arrived) {
+        self.queue_bytes = self.queue_bytes.saturating_add(arrived.original.bytes());
+        self.queue.push_back(arrived);
+    }
+
+    /// The next batch to be decoded.
+    pub(super) fn next(&mut self) -> Option<Arrived> {
+        let arrived = self.queue.pop_front()?;
+        self.queue_bytes = self.queue_bytes.saturating_sub(arrived.original.bytes());
+        Some(arrived)
+    }
+
+    /// Whether batches wait to be decoded.
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// If every message that may be outstanding is a part that waits for others, gives some back, so that those can come.
+    pub(super) fn unstick(&mut self) {
+        if self.queue.is_empty() {
+            drop(receipts(self.parts.stuck(self.outstanding)));
+        }
+    }
+
+    /// Counts a failure of a batch; gives how many there were.
+    pub(super) fn failed(&mut self, original: &Original) -> u32 {
+        if original.attempt > 0 {
+            return original.attempt;
+        }
+        let key = &original.message_id;
+        if !self.failures.contains_key(key) {
+            self.failed.push_back(key.clone());
+            if self.failed.len() > ATTEMPTS_MAX
+                && let Some(oldest) = self.failed.pop_front()
+            {
+                self.failures.remove(&oldest);
+            }
+        }
+        let count = self.failures.entry(key.clone()).or_default();
+        *count = count.saturating_add(1);
+        *count
+    }
+
+    /// Gives everything back.
+    pub(super) fn clear(&mut self) {
+        self.queue.clear();
+        drop(receipts(self.parts.clear()));
+    }
+}
+
+fn receipts(parts: Vec<Part>) -> Vec<Receipt> {
+    parts.into_iter().map(|part| part.receipt).collect()
+}
+
+/// A whole batch of its parts; its attributes are those of the first, without what says that there are several.
+fn original(data: Vec<bytes::Bytes>, parts: Vec<Part>) -> Original {
+    let mut original = Original {
+        attributes: BTreeMap::new(),
+        data,
+        message_id: Box::default(),
+        published_ns: 0,
+        received_ns: 0,
+        attempt: 0,
+        receipts: Vec::with_capacity(parts.len()),
+    };
+    for (at, part) in parts.into_iter().enumerate() {
+        if at == 0 {
+            original.message_id = part.message_id;
+            original.attributes = part.attributes;
+        }
+        original.published_ns = original.published_ns.max(part.published_ns);
+        original.received_ns = original.received_ns.max(part.received_ns);
+        original.attempt = original.attempt.max(part.attempt);
+        original.receipts.push(part.receipt);
+    }
+    if original.data.len() > 1 {
+        original.attributes.remove("part");
+        original.attributes.remove("parts");
+    }
+    original
+}

@@ -1,0 +1,514 @@
+//! What the guard decides, and what follows: what is logged, delivered, refused, rebuilt; which holes show.
+//!
+//! Never: a batch delivered before the one before it; a receipt given before its batch is safe.
+
+use super::{
+    BatchError,
+    cursor::Mark,
+    driver::{Done, Driver, Fed},
+    held::{Decoded, Original, Receipt},
+    numbers::{BatchNumbers, count},
+    rebuild::Rebuilt,
+    tasks::{self, Unreadable},
+};
+use connectors::{
+    clickhouse::batch_log::{BatchLog, DeadLetter, DeadState, Gap, GapState, LoggedBatch},
+    neutron_dex::{
+        Block,
+        feed::{At, BlockFeed},
+    },
+};
+use dataflow::ingest::FeedSender;
+use market::{
+    Body, Event, LegId,
+    batch::{BatchGuard, BatchId, BatchKind, BatchName, BatchOffer, Hole, Loss, Rebuild, end_of},
+};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// How often the store is asked what an operator wants.
+const OPERATOR_EVERY: Duration = Duration::from_secs(1);
+
+/// The hole that is open.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    open: Option<(Hole, Instant, u64)>,
+    /// It has lasted, and is noted.
+    lasted: bool,
+}
+
+impl Watch {
+    /// The hole, and since when, if it has lasted.
+    pub(super) fn shown(&self) -> Option<(Hole, u64)> {
+        self.open.filter(|_| self.lasted).map(|(hole, _, since_ns)| (hole, since_ns))
+    }
+}
+
+/// The guard of a stream as log and store know it.
+pub(super) async fn begun(log: &BatchLog, numbers: &BatchNumbers, position: u64, any: bool) -> BatchGuard {
+    let mut losses = Vec::new();
+    for gap in tasks::insist(numbers, "read the gaps", || log.gaps()).await {
+        let known = matches!(gap.state, GapState::Accepted | GapState::Healed);
+        if known && gap.through <= position {
+            let (hole, healed) = (Hole { after: gap.after, through: gap.through }, gap.state == GapState::Healed);
+            let late = tasks::insist(numbers, "read late batches", || log.names_within(hole.after, hole.through)).await;
+            let late: BTreeMap<_, _> = late.into_iter().map(|name| (name.height, name)).collect();
+            losses.push(Loss { hole, healed, late });
+        }
+    }
+    let mut guard = BatchGuard::new(position, any).with_losses(losses);
+    for name in tasks::insist(numbers, "read the log's names", || log.names_above(position)).await {
+        guard.offer(name);
+    }
+    guard
+}
+
+impl Driver {
+    /// A batch was decoded.
+    pub(super) fn offer(&mut self, decoded: Decoded) {
+        let name = decoded.header.name();
+        match self.guard.offer(name) {
+            BatchOffer::Keep | BatchOffer::Heals => {
+                self.held.put(name, decoded);
+                self.log(name);
+            }
+            BatchOffer::Late | BatchOffer::Passed => {
+                count(&self.numbers.late);
+                self.held.put(name, decoded);
+                self.late.push_back(name);
+            }
+            BatchOffer::Duplicate => {
+                count(&self.numbers.duplicates);
+                let safe = self.held.also(name, decoded.original.receipts);
+                self.settle(safe);
+            }
+            BatchOffer::Outdated => {
+                count(&self.numbers.outdated);
+                self.settle(decoded.original.receipts);
+            }
+            BatchOffer::Conflict { known } => {
+                self.refuse(decoded.original, &BatchError::Conflict { height: name.height, known });
+            }
+            BatchOffer::Old => {
+                let (log, numbers) = (Arc::clone(&self.log), Arc::clone(&self.numbers));
+                self.tasks.spawn(async move {
+                    let found = tasks::look_up(&log, &numbers, name).await;
+                    Done::LookedUp(name, Box::new(decoded), found)
+                });
+            }
+            // It comes again, and by then there may be room.
+            BatchOffer::Full => tracing::error!(height = name.height, "no room for another batch behind a hole"),
+        }
+    }
+
+    pub(super) fn looked_up(&mut self, name: BatchName, decoded: Decoded, found: Result<(), Option<BatchId>>) {
+        match found {
+            Ok(()) => {
+                count(&self.numbers.duplicates);
+                self.settle(decoded.original.receipts);
+            }
+            Err(known) => {
+                let height = name.height;
+                let error = known.map_or(BatchError::Contradicts { height }, |known| BatchError::Conflict { height, known });
+                self.refuse(decoded.original, &error);
+            }
+        }
+    }
+
+    fn log(&mut self, name: BatchName) {
+        let Some(entry) = self.held.get(name) else { return };
+        let Some(content) = entry.content.clone() else { return };
+        let batch = LoggedBatch {
+            name,
+            parts: entry.parts,
+            message_id: entry.message_id.clone(),
+            content,
+            block_time_ns: entry.times.block_ns,
+            published_ns: entry.times.published_ns,
+            received_ns: entry.times.received_ns,
+        };
+        let (log, numbers) = (Arc::clone(&self.log), Arc::clone(&self.numbers));
+        self.tasks.spawn(async move {
+            tasks::log(&log, &numbers, batch).await;
+            Done::Logged(name)
+        });
+    }
+
+    pub(super) fn logged(&mut self, name: BatchName) {
+        let receipts = self.held.logged(name, self.options.memory_bytes / 2);
+        self.settle(receipts);
+    }
+
+    /// Tells those who wait that their batch is safe.
+    pub(super) fn settle(&mut self, receipts: Vec<Receipt>) {
+        for receipt in receipts {
+            match receipt {
+                Receipt::Message(lease) => lease.ack(),
+                Receipt::Letter(id) => {
+                    let (log, numbers) = (Arc::clone(&self.log), Arc::clone(&self.numbers));
+                    self.tasks.spawn(async move {
+                        let replayed = || log.set_dead_state(&id, DeadState::Replayed);
+                        tasks::insist(&numbers, "close a dead letter", replayed).await;
+                        Done::Settled
+                    });
+                }
+            }
+        }
+    }
+
+    /// A batch cannot be taken: it comes again until it has been tried often enough, then it is buried.
+    pub(super) fn refuse(&mut self, original: Original, error: &BatchError) {
+        let failures = self.arrivals.failed(&original);
+        let letter = original.receipts.iter().any(|receipt| matches!(receipt, Receipt::Letter(_)));
+        let reason = reason_of(error);
+        tracing::warn!(message = &*original.message_id, failures, reason, "a batch cannot be taken");
+        if failures < self.options.attempts_max && !letter {
+            count(&self.numbers.refused);
+            drop(original);
+            return;
+        }
+        self.bury(original, failures, reason);
+    }
+
+    fn bury(&mut self, original: Original, attempts: u32, reason: String) {
+        let Original { attributes, data, message_id, published_ns, received_ns, receipts, .. } = original;
+        let height = attributes.get("height").and_then(|height| height.parse().ok()).unwrap_or(0);
+        let letter = DeadLetter {
+            height,
+            message_id,
+            attributes,
+            payload: data.concat(),
+            reason: reason.into(),
+            attempts,
+            state: DeadState::Dead,
+            published_ns,
+            received_ns,
+            changed_ns: (self.now_ns)(),
+        };
+        // A letter that is buried again keeps its place: it is the same one.
+        let receipts = receipts.into_iter().filter(|receipt| matches!(receipt, Receipt::Message(_))).collect();
+        let (log, numbers) = (Arc::clone(&self.log), Arc::clone(&self.numbers));
+        self.tasks.spawn(async move {
+            tasks::bury(&log, &numbers, letter).await;
+            Done::Buried(receipts)
+        });
+    }
+
+    /// Feeds the lanes what is next: marks, then a rebuilt stream, a late batch, or the next batch.
+    pub(super) fn deliver(&mut self) {
+        if self.block_feed.is_none() || self.rebuilding {
+            return;
+        }
+        if !self.outbox.is_empty() {
+            let events = std::mem::take(&mut self.outbox);
+            self.feed(Fed::Events, move |_, out| {
+                out.extend(events);
+                Ok(())
+            });
+        } else if self.starts_rebuild() {
+            self.rebuilding = true;
+        } else if let Some(name) = self.late.pop_front() {
+            self.deliver_late(name);
+        } else if let Some(name) = self.guard.next() {
+            self.deliver_next(name);
+        }
+    }
+
+    fn deliver_next(&mut self, name: BatchName) {
+        let Some((times, block)) = self.block_of(name) else { return self.read(name) };
+        let age_ns = (self.now_ns)().saturating_sub(times.published_ns);
+        self.marks.delivered(Duration::from_nanos(age_ns));
+        self.numbers.with(|state| state.published_ns = times.published_ns.to_string());
+        let at = At { received_ns: times.received_ns, venue_ns: times.block_ns, from: self.base };
+        let leg = self.leg;
+        self.cursor.send(Mark::Through(name.height));
+        self.feed(Fed::Batch(name), move |block_feed, out| {
+            match name.kind {
+                BatchKind::Block => block_feed.deliver(&block, at, out)?,
+                BatchKind::Snapshot => block_feed.snapshot(&block, at, out)?,
+            }
+            out.push(Event::of_leg(0, leg, at.received_ns, Body::LegHeard));
+            Ok(())
+        });
+    }
+
+    fn deliver_late(&mut self, name: BatchName) {
+        let Some((times, block)) = self.block_of(name) else { return };
+        let at = At { received_ns: times.received_ns, venue_ns: times.block_ns, from: self.base };
+        self.late_unlogged += 1;
+        self.cursor.send(Mark::Late(name));
+        self.feed(Fed::Late(name), move |block_feed, out| block_feed.late(&block, at, out));
+    }
+
+    fn block_of(&self, name: BatchName) -> Option<(super::held::BatchTimes, Arc<Block>)> {
+        let entry = self.held.get(name)?;
+        entry.block.clone().map(|block| (entry.times, block))
+    }
+
+    /// Makes events and sends them, with the marker that tells when they are durable.
+    fn feed(
+        &mut self,
+        fed: Fed,
+        make: impl FnOnce(&mut BlockFeed, &mut Vec<Event>) -> Result<(), connectors::venue_feed::Undecodable> + Send + 'static,
+    ) {
+        let Some(mut block_feed) = self.block_feed.take() else { return };
+        let (feed, leg, now_ns): (FeedSender, LegId, u64) = (self.feed.clone(), self.leg, (self.now_ns)());
+        let through = match &fed {
+            Fed::Batch(name) | Fed::Late(name) => Some(end_of(name.height)),
+            Fed::Rebuild(_) => Some(end_of(self.guard.position())),
+            Fed::Events => None,
+        };
+        self.tasks.spawn_blocking(move || {
+            let mut events = Vec::new();
+            let made = make(&mut block_feed, &mut events).map_err(BatchError::from);
+            if made.is_err() {
+                events.clear();
+            }
+            // The marker was counted already, so it goes in any case.
+            events.extend(through.map(|place| Event::of_leg(0, leg, now_ns, Body::Through(place))));
+            let sent = tasks::feed(&feed, events);
+            Done::Fed(block_feed, fed, sent.map(|()| made))
+        });
+    }
+
+    pub(super) fn fed(&mut self, fed: Fed, made: Result<(), BatchError>) {
+        match (fed, made) {
+            (Fed::Batch(name), Ok(())) => {
+                count(&self.numbers.delivered);
+                self.guard.delivered(name);
+                self.held.delivered(name);
+                connectors::halt::point("batch-delivered");
+            }
+            (Fed::Batch(name), Err(error)) => self.unusable(name, None, &error),
+            (Fed::Late(name), made) => {
+                if let Err(error) = made {
+                    tracing::error!(%error, height = name.height, "a late batch is in the log alone");
+                }
+            }
+            (Fed::Rebuild(rebuild), made) => {
+                if let Err(error) = made {
+                    tracing::error!(%error, "the rebuilt stream cannot be shown");
+                }
+                self.rebuilding = false;
+                count(&self.numbers.rebuilds);
+                let healed = self.guard.rebuilt(rebuild);
+                self.cursor.send_after(Mark::Healed(healed));
+            }
+            (Fed::Events, _) => {}
+        }
+    }
+
+    /// A batch that is in the log, or on its way there, cannot be delivered: it is a hole now, and a dead letter.
+    fn unusable(&mut self, name: BatchName, original: Option<Original>, error: &BatchError) {
+        let reason = reason_of(error);
+        tracing::error!(height = name.height, reason, "a batch of the log cannot be delivered");
+        let from_memory = || {
+            let entry = self.held.get(name)?;
+            Some(Original {
+                attributes: BTreeMap::new(),
+                data: entry.content.iter().map(|content| bytes::Bytes::copy_from_slice(content)).collect(),
+                message_id: entry.message_id.clone(),
+                published_ns: entry.times.published_ns,
+                received_ns: entry.times.received_ns,
+                attempt: 1,
+                receipts: Vec::new(),
+            })
+        };
+        if let Some(mut original) = original.or_else(from_memory) {
+            original.attributes = attributes_of(&self.options.stream, name);
+            self.bury(original, 1, reason);
+        }
+        self.guard.refused(name);
+        self.held.delivered(name);
+    }
+
+    fn read(&mut self, name: BatchName) {
+        if self.reading.is_some() {
+            return;
+        }
+        self.reading = Some(name);
+        let (log, numbers) = (Arc::clone(&self.log), Arc::clone(&self.numbers));
+        self.tasks.spawn(async move { Done::Read(name, tasks::read_logged(&log, &numbers, name).await) });
+    }
+
+    pub(super) fn was_read(
+        &mut self,
+        name: BatchName,
+        read: Result<(super::held::BatchTimes, Arc<Block>), Unreadable>,
+    ) {
+        self.reading = None;
+        match read {
+            Ok((times, block)) => self.held.put_logged(name, times, block),
+            Err(Unreadable::Missing) => {
+                tracing::error!(height = name.height, "a batch has vanished from the log: it is missing now");
+                self.guard.refused(name);
+            }
+            Err(Unreadable::Undecodable(original, error)) => self.unusable(name, Some(*original), &error),
+        }
+    }
+
+    /// Begins to rebuild the stream if it must be, and if all that it is rebuilt from is in the log.
+    fn starts_rebuild(&mut self) -> bool {
+        let Some(rebuild) = self.guard.rebuild() else { return false };
+        let from = match rebuild {
+            Rebuild::From(after) => after,
+            Rebuild::Snapshot(name) if self.held.is_unlogged(name) => return false,
+            Rebuild::Snapshot(name) => name.height,
+        };
+        let position = self.guard.position();
+        let unlogged = self.held.first_unlogged().is_some_and(|height| height <= position);
+        if unlogged || self.late_unlogged > 0 || !self.late.is_empty() || self.cursor.written() < from {
+            return false;
+        }
+        let late: Vec<Hole> = self.guard.losses().iter().filter(|loss| !loss.healed).map(|loss| loss.hole).collect();
+        let (log, numbers) = (Arc::clone(&self.log), Arc::clone(&self.numbers));
+        self.tasks.spawn(async move {
+            let rebuilt = tasks::rebuild(&log, &numbers, rebuild, &late, position).await;
+            Done::Rebuilt(rebuild, rebuilt)
+        });
+        true
+    }
+
+    pub(super) fn rebuilt(&mut self, rebuild: Rebuild, rebuilt: Result<Vec<Rebuilt>, Unreadable>) {
+        let rebuilt = match rebuilt {
+            Ok(rebuilt) => rebuilt,
+            Err(error) => {
+                tracing::error!(?error, "the stream cannot be rebuilt from its log; it stays as it is, marked");
+                self.rebuilding = false;
+                self.guard.unrebuildable(rebuild);
+                return;
+            }
+        };
+        let received_ns = (self.now_ns)();
+        let at = At { received_ns, venue_ns: 0, from: self.base };
+        // The marker of the rebuilt stream is counted before it goes.
+        self.cursor.send(Mark::Rebuilt);
+        self.feed(Fed::Rebuild(rebuild), move |block_feed, out| {
+            rebuilt.iter().try_for_each(|rebuilt| block_feed.rebuilt(&rebuilt.book, rebuilt.place, at, out))
+        });
+    }
+
+    /// Something became true because all before it is durable.
+    pub(super) fn became_durable(&mut self, mark: Mark) {
+        match mark {
+            Mark::Late(name) => {
+                self.late_unlogged = self.late_unlogged.saturating_sub(1);
+                self.held.delivered(name);
+                self.log(name);
+            }
+            Mark::Healed(holes) => {
+                for hole in holes {
+                    self.note(hole, GapState::Healed, 0);
+                }
+            }
+            Mark::Through(_) | Mark::Rebuilt => {}
+        }
+    }
+
+    /// Looks at holes, and tells the lanes what the stream is marked with.
+    pub(super) fn look(&mut self) {
+        let (now, now_ns) = (Instant::now(), (self.now_ns)());
+        let hole = self.guard.hole();
+        if self.watch.open.map(|(open, ..)| open) != hole {
+            if let Some((before, _)) = self.watch.shown() {
+                self.close(before, now_ns);
+            }
+            self.watch.open = hole.map(|hole| (hole, now, now_ns));
+            self.watch.lasted = false;
+        }
+        if let Some((hole, since, since_ns)) = self.watch.open
+            && !self.watch.lasted
+            && now.duration_since(since) >= self.options.hole
+        {
+            self.watch.lasted = true;
+            count(&self.numbers.holes);
+            tracing::error!(after = hole.after, through = hole.through, "batches are missing");
+            self.note(hole, GapState::Open, since_ns);
+        }
+        let lasted = self.watch.shown().is_some();
+        let busy = self.guard.next().is_some() || !self.arrivals.is_empty() || self.decoding > 0;
+        let gapped = lasted || self.guard.is_lossy() || (self.marks.is_gapped() && busy);
+        let marks = self.marks.change(now, now_ns, busy, gapped);
+        self.outbox.extend(marks);
+    }
+
+    /// A hole that has shown is none any longer, because it was filled or has become smaller.
+    fn close(&mut self, hole: Hole, now_ns: u64) {
+        let accepted = self.guard.losses().iter().any(|loss| loss.hole == hole && !loss.healed);
+        if !accepted {
+            tracing::info!(after = hole.after, through = hole.through, "missing batches have come");
+            self.note(hole, GapState::Filled, now_ns);
+        }
+    }
+
+    fn note(&mut self, hole: Hole, state: GapState, since_ns: u64) {
+        let changed_ns = (self.now_ns)();
+        let known = self.gaps.iter().rev().find(|gap| (gap.after, gap.through) == (hole.after, hole.through)).cloned();
+        let blank = Gap {
+            after: hole.after,
+            through: hole.through,
+            state,
+            operator: Box::default(),
+            note: Box::default(),
+            since_ns,
+            changed_ns,
+        };
+        self.gaps.push(Gap { state, changed_ns, ..known.unwrap_or(blank) });
+    }
+
+    /// Asks the store now and then what an operator wants: losses accepted, dead letters tried again.
+    pub(super) fn poll_operator(&mut self) {
+        if self.polling || self.polled.elapsed() < OPERATOR_EVERY {
+            return;
+        }
+        (self.polling, self.polled) = (true, Instant::now());
+        let (log, numbers) = (Arc::clone(&self.log), Arc::clone(&self.numbers));
+        if self.guard.hole().is_some() {
+            self.tasks.spawn(async move { Done::Polled(tasks::insist(&numbers, "read the gaps", || log.gaps()).await) });
+        } else {
+            self.tasks.spawn(async move {
+                let (letters, unreadable) = tasks::letters(&log, &numbers).await;
+                Done::Letters(letters, unreadable)
+            });
+        }
+    }
+
+    pub(super) fn polled(&mut self, gaps: &[Gap]) {
+        if let Some(hole) = self.guard.hole() {
+            let accepts = |gap: &&Gap| gap.state == GapState::Accepted && (gap.after, gap.through) == (hole.after, hole.through);
+            if let Some(gap) = gaps.iter().find(accepts)
+                && self.guard.accept(hole).is_ok()
+            {
+                count(&self.numbers.losses);
+                let (operator, note) = (&*gap.operator, &*gap.note);
+                tracing::error!(after = hole.after, through = hole.through, operator, note, "a loss was accepted");
+            }
+        }
+        let (log, numbers) = (Arc::clone(&self.log), Arc::clone(&self.numbers));
+        self.tasks.spawn(async move {
+            let (letters, unreadable) = tasks::letters(&log, &numbers).await;
+            Done::Letters(letters, unreadable)
+        });
+    }
+}
+
+/// What was wrong, with its causes.
+fn reason_of(error: &BatchError) -> String {
+    let mut reason = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        reason.push_str(": ");
+        reason.push_str(&error.to_string());
+        cause = error.source();
+    }
+    reason
+}
+
+/// The attributes of a batch of the log, as it could be published again.
+fn attributes_of(stream: &str, name: BatchName) -> BTreeMap<String, String> {
+    let header = connectors::pubsub::header::BatchHeader::of_log(stream, name);
+    header.attributes().into_iter().collect()
+}

@@ -1,0 +1,241 @@
+//! What the driver has done elsewhere: decoding on blocking threads, reads and writes of the log.
+//!
+//! Never: a decision about order; a write given up, unless the process ends.
+
+use super::{
+    BatchError,
+    held::{Arrived, BatchTimes, Decoded, Original, Receipt},
+    numbers::{BatchNumbers, count},
+    rebuild::{Begun, Rebuilding, Rebuilt},
+};
+use connectors::{
+    clickhouse::batch_log::{BatchLog, BatchLogError, DeadLetter, Gap, LoggedBatch},
+    neutron_dex::{Block, message},
+    pubsub::{content, header::BatchHeader},
+};
+use dataflow::ingest::{BATCH_BYTES_MAX, Batch, Ended, FeedSender};
+use market::{
+    Event,
+    batch::{BatchId, BatchKind, BatchName, Hole, Rebuild},
+};
+use std::{sync::Arc, time::Duration};
+
+/// First and longest pause before a write that failed is tried again.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// Repeats a write until the store takes it.
+pub(super) async fn insist<T, F>(numbers: &BatchNumbers, what: &str, mut attempt: impl FnMut() -> F) -> T
+where
+    F: Future<Output = Result<T, BatchLogError>>,
+{
+    let mut pause = PAUSE_MIN;
+    loop {
+        match attempt().await {
+            Ok(done) => return done,
+            Err(error) => {
+                count(&numbers.store_failures);
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, what, "the store did not take it, and is asked again");
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = PAUSE_MAX.min(pause.saturating_mul(2));
+    }
+}
+
+/// Decodes a batch; to be called on a blocking thread.
+pub(super) fn decode(arrived: Arrived, content_bytes_max: usize) -> Result<Decoded, (Arrived, BatchError)> {
+    match decoded(&arrived, content_bytes_max) {
+        Ok((content, block)) => {
+            let Arrived { header, original } = arrived;
+            Ok(Decoded { header, original, content: content.into(), block: Arc::new(block) })
+        }
+        Err(error) => Err((arrived, error)),
+    }
+}
+
+fn decoded(arrived: &Arrived, content_bytes_max: usize) -> Result<(Vec<u8>, Block), BatchError> {
+    let header = &arrived.header;
+    let packed = match &*arrived.original.data {
+        [one] => one.clone(),
+        parts => parts.concat().into(),
+    };
+    let content = content::unpack(header.encoding, &packed, content_bytes_max)?;
+    let found = content::batch_id(&content);
+    if found != header.id {
+        return Err(BatchError::Digest { named: header.id, found });
+    }
+    let block = read(header.kind, &content)?;
+    if block.height != header.height {
+        return Err(BatchError::Height { named: header.height, found: block.height });
+    }
+    Ok((content, block))
+}
+
+fn read(kind: BatchKind, content: &[u8]) -> Result<Block, BatchError> {
+    Ok(match kind {
+        BatchKind::Block => message::decode_block(content)?,
+        BatchKind::Snapshot => message::decode_snapshot(content)?,
+    })
+}
+
+/// Inserts a batch into the log.
+pub(super) async fn log(log: &BatchLog, numbers: &BatchNumbers, batch: LoggedBatch) {
+    insist(numbers, "log", || log.insert(&batch)).await;
+    count(&numbers.logged);
+    connectors::halt::point("batch-logged");
+}
+
+/// Why a batch of the log cannot be used.
+#[derive(Debug)]
+pub(super) enum Unreadable {
+    /// It is not there any more.
+    Missing,
+    /// It cannot be decoded.
+    Undecodable(Box<Original>, BatchError),
+}
+
+/// Reads a batch of the log and decodes it.
+pub(super) async fn read_logged(
+    log: &BatchLog,
+    numbers: &BatchNumbers,
+    name: BatchName,
+) -> Result<(BatchTimes, Arc<Block>), Unreadable> {
+    let found = insist(numbers, "read the log", || log.read(name.height, name.kind)).await;
+    let Some(found) = found else { return Err(Unreadable::Missing) };
+    let times = BatchTimes {
+        block_ns: found.block_time_ns,
+        published_ns: found.published_ns,
+        received_ns: found.received_ns,
+    };
+    let original = |content: Vec<u8>| {
+        Box::new(Original {
+            attributes: std::collections::BTreeMap::new(),
+            data: vec![content.into()],
+            message_id: format!("log/{}", name.height).into(),
+            published_ns: times.published_ns,
+            received_ns: times.received_ns,
+            attempt: 1,
+            receipts: Vec::new(),
+        })
+    };
+    let decoding = tokio::task::spawn_blocking(move || {
+        let block = read(name.kind, &found.content);
+        (found.content, block)
+    });
+    match decoding.await {
+        Ok((_, Ok(block))) => Ok((times, Arc::new(block))),
+        Ok((content, Err(error))) => Err(Unreadable::Undecodable(original(content), error)),
+        Err(_) => Err(Unreadable::Missing),
+    }
+}
+
+/// Whether the log has that very batch at a height: `Ok` if so, else what it has.
+pub(super) async fn look_up(
+    log: &BatchLog,
+    numbers: &BatchNumbers,
+    name: BatchName,
+) -> Result<(), Option<BatchId>> {
+    let found = insist(numbers, "look into the log", || log.id_at(name.height, name.kind)).await;
+    if found == Some(name.id) { Ok(()) } else { Err(found) }
+}
+
+/// Puts a batch into the dead letters.
+pub(super) async fn bury(log: &BatchLog, numbers: &BatchNumbers, letter: DeadLetter) {
+    insist(numbers, "bury a batch", || log.bury(&letter)).await;
+    count(&numbers.dead_letters);
+    connectors::halt::point("batch-buried");
+}
+
+/// Notes gaps, in order.
+pub(super) async fn note_gaps(log: &BatchLog, numbers: &BatchNumbers, gaps: Vec<Gap>) {
+    for gap in gaps {
+        insist(numbers, "note a gap", || log.note_gap(&gap)).await;
+    }
+}
+
+/// Rebuilds a stream: the state where it begins, then every block of the log up to the position. `late` names the blocks
+/// whose pairs need it; none for all.
+pub(super) async fn rebuild(
+    log: &BatchLog,
+    numbers: &BatchNumbers,
+    rebuild: Rebuild,
+    late: &[Hole],
+    position: u64,
+) -> Result<Vec<Rebuilt>, Unreadable> {
+    let mut rebuilding = Rebuilding::default();
+    let from = match rebuild {
+        Rebuild::From(after) => {
+            for tick in insist(numbers, "read the state before a loss", || log.state_at(after)).await {
+                rebuilding.begin(&Begun {
+                    token_0: &tick.asset_0,
+                    token_1: &tick.asset_1,
+                    side: tick.side,
+                    tick_index: tick.tick_index,
+                    fee: tick.fee,
+                    tranche: &tick.tranche,
+                    reserves: tick.reserves,
+                });
+            }
+            after
+        }
+        Rebuild::Snapshot(name) => {
+            let (_, block) = read_logged(log, numbers, name).await?;
+            rebuilding.begin_snapshot(&block);
+            name.height
+        }
+    };
+    let names = insist(numbers, "read the log's names", || log.names_above(from)).await;
+    let blocks = names.into_iter().filter(|name| name.kind == BatchKind::Block && name.height <= position);
+    for name in blocks {
+        let (_, block) = read_logged(log, numbers, name).await?;
+        if late.iter().any(|hole| hole.after < name.height && name.height <= hole.through) {
+            rebuilding.want(&block);
+        }
+        rebuilding.block(&block);
+    }
+    Ok(rebuilding.finish())
+}
+
+/// Feeds events to the lanes, waiting while they are busy; to be called on a blocking thread.
+pub(super) fn feed(feed: &FeedSender, events: Vec<Event>) -> Result<(), Ended> {
+    let mut batch = Vec::new();
+    let mut bytes = 0_u64;
+    for event in events {
+        bytes = bytes.saturating_add(event.bytes());
+        batch.push(event);
+        if bytes >= BATCH_BYTES_MAX {
+            feed.send(Batch { cut: 0, events: std::mem::take(&mut batch) })?;
+            bytes = 0;
+        }
+    }
+    if batch.is_empty() { Ok(()) } else { feed.send(Batch { cut: 0, events: batch }) }
+}
+
+/// Dead letters that an operator wants tried again, and those that still cannot be used.
+pub(super) async fn letters(
+    log: &BatchLog,
+    numbers: &BatchNumbers,
+) -> (Vec<Arrived>, Vec<(Original, BatchError)>) {
+    let ids = insist(numbers, "read the dead letters", || log.wanted()).await;
+    let (mut arrived, mut unreadable) = (Vec::new(), Vec::new());
+    for id in ids {
+        let Some(letter) = insist(numbers, "read a dead letter", || log.dead_letter(&id)).await else { continue };
+        let header = BatchHeader::parse(|name| letter.attributes.get(name).map(String::as_str));
+        let original = Original {
+            attributes: letter.attributes,
+            data: vec![letter.payload.into()],
+            message_id: letter.message_id,
+            published_ns: letter.published_ns,
+            received_ns: letter.received_ns,
+            attempt: letter.attempts.saturating_add(1),
+            receipts: vec![Receipt::Letter(id)],
+        };
+        match header {
+            Ok(header) => arrived.push(Arrived { header, original }),
+            Err(error) => unreadable.push((original, error.into())),
+        }
+    }
+    (arrived, unreadable)
+}

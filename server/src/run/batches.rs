@@ -1,0 +1,93 @@
+//! The batch stream of a run, as configured.
+//!
+//! Never: a batch fed before the books that were kept.
+
+use super::{Clock, RunError, origin::BATCH_LEG};
+use crate::{
+    batches::{BatchNumbers, BatchOptions, BatchSource, BatchStart},
+    config::Config,
+    store::Store,
+};
+use connectors::{
+    clickhouse::SinkView,
+    pubsub::{client::PubSubAddress, pull::PullOptions},
+    venue_feed::listings::Listings,
+};
+use dataflow::ingest::FeedSender;
+use market::{Event, Instrument};
+use std::{sync::Arc, time::Duration};
+
+/// Parts that wait for others may take half of what may be outstanding: the other half lets those come.
+const PARTS_SHARE: usize = 2;
+
+/// What the stream begins with.
+pub(super) struct BatchBegin {
+    /// The durable cursor, if anything of the stream was ever taken.
+    pub(super) cursor: Option<u64>,
+    /// The books that were kept, as events.
+    pub(super) restored: Vec<Event>,
+    /// Their instruments.
+    pub(super) known: Vec<Arc<Instrument>>,
+    pub(super) numbers: Arc<BatchNumbers>,
+}
+
+/// What the stream is given of the run.
+pub(super) struct BatchEnds {
+    pub(super) listings: Arc<Listings>,
+    pub(super) feed: FeedSender,
+    pub(super) view: Arc<SinkView>,
+    pub(super) now_ns: Clock,
+}
+
+/// Starts the stream.
+pub(super) fn start(
+    config: &Config,
+    store: &Store,
+    begin: BatchBegin,
+    ends: BatchEnds,
+) -> Result<BatchSource, RunError> {
+    let settings = &config.pubsub;
+    let BatchBegin { cursor, restored, known, numbers } = begin;
+    let BatchEnds { listings, feed, view, now_ns } = ends;
+    let tranches = Arc::clone(listings.tranches());
+    let pull = PullOptions {
+        subscription: settings.subscription.clone(),
+        topic: Some(settings.topic.clone()).filter(|topic| !topic.is_empty()),
+        outstanding_messages: settings.outstanding_messages,
+        outstanding_bytes: settings.outstanding_bytes,
+        silent: Duration::from_millis(settings.silent_ms),
+        ..PullOptions::default()
+    };
+    let start = BatchStart {
+        options: options(config),
+        address: PubSubAddress::of(Some(&*settings.endpoint).filter(|endpoint| !endpoint.is_empty())),
+        pull,
+        log: store.batch_log(&settings.stream),
+        cursor,
+        listings,
+        tranches,
+        leg: BATCH_LEG,
+        feed,
+        view,
+        restored,
+        known,
+        now_ns,
+        numbers,
+    };
+    BatchSource::start(start).map_err(RunError::Thread)
+}
+
+fn options(config: &Config) -> BatchOptions {
+    let settings = &config.pubsub;
+    BatchOptions {
+        stream: settings.stream.as_str().into(),
+        begin_after: settings.begin_after,
+        attempts_max: settings.attempts,
+        hole: Duration::from_millis(settings.hole_ms),
+        behind: Duration::from_millis(settings.behind_ms),
+        memory_bytes: settings.memory_bytes,
+        content_bytes_max: settings.batch_bytes,
+        parts_bytes: settings.outstanding_bytes / PARTS_SHARE,
+        outstanding: settings.outstanding_messages,
+    }
+}
