@@ -176,11 +176,12 @@ impl Feed {
         payload: &str,
         out: &mut Vec<Event>,
     ) -> Result<(), Undecodable> {
-        let about = self.channels.get(arrival.leg, id).map(|channel| Arc::clone(&channel.symbol));
-        if about.is_none() && payload != HEARTBEAT {
+        let about = match self.channels.get(arrival.leg, id) {
+            _ if payload == HEARTBEAT => None,
             // Should too much wait for its channel's name, all books of the leg are lost at this place.
-            return Ok(());
-        }
+            None => return Ok(()),
+            Some(channel) => (channel.kind == Kind::Book).then(|| Arc::clone(&channel.symbol)),
+        };
         self.books.release(arrival, about.as_deref(), out)
     }
 

@@ -114,7 +114,10 @@ impl Stage {
 
     fn subscribe(&mut self, at: usize, symbol: &str) {
         let length = self.length;
-        self.ask(at, &format!("{{\"event\":\"subscribe\",\"channel\":\"book\",\"symbol\":\"{symbol}\",\"len\":{length}}}"));
+        self.ask(
+            at,
+            &format!("{{\"event\":\"subscribe\",\"channel\":\"book\",\"symbol\":\"{symbol}\",\"len\":{length}}}"),
+        );
     }
 
     /// A leg's connection ends, and is made anew.
