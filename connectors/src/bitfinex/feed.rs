@@ -136,36 +136,23 @@ impl Feed {
         // A word takes its data behind it, but for the heartbeat, which has none.
         let at = if payload.starts_with('"') && payload != HEARTBEAT { 3 } else { 2 };
         let number = array.text(at).map(|text| text.parse().map_err(|_| wrong("sequence", text))).transpose()?;
-        match number.map(|number: u64| self.sequenced.step(arrival.leg, number)) {
-            None | Some(Step::Next) => {
-                let released = self.release(arrival, id, payload, out);
-                return self.placed(arrival, id, array, out).and(released);
-            }
+        let released = match number.map(|number: u64| self.sequenced.step(arrival.leg, number)) {
+            None | Some(Step::Next) => self.release(arrival, id, payload, out),
             Some(Step::Missing(missing)) => {
                 self.books.counts.missing = self.books.counts.missing.saturating_add(missing);
                 self.anew(arrival, out);
+                Ok(())
             }
             Some(Step::Passed) => {
                 self.books.counts.passed += 1;
                 return Ok(());
             }
-        }
-        self.placed(arrival, id, array, out)
-    }
-
-    /// What a message says whose place on its connection has come.
-    fn placed(
-        &mut self,
-        arrival: Arrival<'_>,
-        id: u64,
-        array: &Array<'_>,
-        out: &mut Vec<Event>,
-    ) -> Result<(), Undecodable> {
-        if array.text(1) == Some(HEARTBEAT) {
+        };
+        if payload == HEARTBEAT {
             self.books.counts.ignored += 1;
-            return Ok(());
+            return released;
         }
-        self.said(arrival, id, array, out)
+        self.said(arrival, id, array, out).and(released)
     }
 
     /// Tells what has waited long enough for a checksum, where the message itself leaves those books alone.
