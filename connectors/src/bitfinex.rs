@@ -10,7 +10,9 @@
 //!    venue.
 //! 4. With the flag 131072 `[chanId, "cs", n]` follows changes: the signed CRC32 over the best 25 levels of each side,
 //!    `price:amount` of bid and ask in turn, joined by colons, amounts with their sign, numbers as the venue spells them.
-//!    A mismatch means to subscribe to that book anew.
+//!    A mismatch means to subscribe to that book anew. The rows of an event come in any order, so that a book may be
+//!    crossed between two of them, and over a snapshot that is older than they are: on a connection that confirmed the flag
+//!    they wait for their checksum and are one change then, as long as it comes at once.
 //! 5. A trade is `[id, ms, amount, price]`, a positive amount a buyer's; it is told as `te` when it is executed and again
 //!    as `tu`. The subscription brings the last trades, the newest first.
 //! 6. `info` events: `platform.status` 0 is maintenance; 20051: the server restarts, connect anew; 20060: maintenance

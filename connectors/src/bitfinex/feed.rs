@@ -7,7 +7,7 @@ mod trades;
 
 use super::{
     book::{checksum, is_list, levels, wrong},
-    message::{Head, MAINTENANCE, RESUMES, Said},
+    message::{CHECKSUMS, Head, MAINTENANCE, RESUMES, Said},
 };
 use crate::venue_feed::{
     self, Arrival, Books, Undecodable, VenueFeed,
@@ -39,6 +39,8 @@ pub struct Feed {
     executed: Executed,
     /// Legs on which the venue said that its market stands still.
     halted: Vec<LegId>,
+    /// Legs on which it said that checksums follow.
+    checked: Vec<LegId>,
 }
 
 impl Feed {
@@ -51,6 +53,7 @@ impl Feed {
             channels: Channels::default(),
             executed: Executed::default(),
             halted: Vec::new(),
+            checked: Vec::new(),
         }
     }
 
@@ -73,9 +76,16 @@ impl Feed {
                 }
                 Ok(())
             }
+            "conf" => {
+                self.checked.retain(|leg| *leg != arrival.leg);
+                if said.flags.is_some_and(|flags| flags & CHECKSUMS != 0) {
+                    self.checked.push(arrival.leg);
+                }
+                Ok(())
+            }
             _ => {
                 self.books.counts.ignored += 1;
-                Ok(())
+                self.books.release(arrival, None, out)
             }
         }
     }
@@ -126,22 +136,40 @@ impl Feed {
         // A word takes its data behind it, but for the heartbeat, which has none.
         let at = if payload.starts_with('"') && payload != HEARTBEAT { 3 } else { 2 };
         let number = array.text(at).map(|text| text.parse().map_err(|_| wrong("sequence", text))).transpose()?;
-        match number.map(|number: u64| self.sequenced.step(arrival.leg, number)) {
-            None | Some(Step::Next) => {}
+        let released = match number.map(|number: u64| self.sequenced.step(arrival.leg, number)) {
+            None | Some(Step::Next) => self.release(arrival, id, payload, out),
             Some(Step::Missing(missing)) => {
                 self.books.counts.missing = self.books.counts.missing.saturating_add(missing);
                 self.anew(arrival, out);
+                Ok(())
             }
             Some(Step::Passed) => {
                 self.books.counts.passed += 1;
                 return Ok(());
             }
-        }
+        };
         if payload == HEARTBEAT {
             self.books.counts.ignored += 1;
-            return Ok(());
+            return released;
         }
-        self.said(arrival, id, array, out)
+        self.said(arrival, id, array, out).and(released)
+    }
+
+    /// Tells what has waited long enough for a checksum, where the message itself leaves those books alone.
+    fn release(
+        &mut self,
+        arrival: Arrival<'_>,
+        id: u64,
+        payload: &str,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Undecodable> {
+        let about = match self.channels.get(arrival.leg, id) {
+            _ if payload == HEARTBEAT => None,
+            // Should too much wait for its channel's name, all books of the leg are lost at this place.
+            None => return Ok(()),
+            Some(channel) => (channel.kind == Kind::Book).then(|| Arc::clone(&channel.symbol)),
+        };
+        self.books.release(arrival, about.as_deref(), out)
     }
 
     /// What a channel says, if it is known; else it is kept until it is.
@@ -166,8 +194,7 @@ impl Feed {
             (Kind::Book, true) if payload == r#""cs""# => {
                 let text = array.text(2).unwrap_or_default();
                 let right: i32 = text.parse().map_err(|_| wrong("checksum", text))?;
-                self.books.verify(arrival, &symbol, |book| checksum(book) == right, out);
-                Ok(())
+                self.books.verify(arrival, &symbol, |book| checksum(book) == right, out)
             }
             (Kind::Trades, word) => {
                 let (word, trades) = if word { (payload, array.text(2)) } else { ("", Some(payload)) };
@@ -198,6 +225,8 @@ impl Feed {
         let text = BookText { symbol, levels: levels.iter().copied(), window: WINDOW, venue_ns: 0 };
         if is_list(payload) {
             self.books.snapshot(arrival, text, |_| None, out)
+        } else if self.checked.contains(&arrival.leg) {
+            self.books.hold(arrival, text, out)
         } else {
             self.books.update(arrival, text, |_| None, out)
         }
@@ -284,6 +313,7 @@ impl VenueFeed for Feed {
         self.sequenced.begin(arrival.leg);
         self.channels.begin(arrival.leg);
         self.halted.retain(|leg| *leg != arrival.leg);
+        self.checked.retain(|leg| *leg != arrival.leg);
     }
 
     fn reconnects(&mut self) -> Vec<LegId> {

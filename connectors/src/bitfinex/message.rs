@@ -23,6 +23,9 @@ pub(crate) struct Said<'a> {
     pub(crate) symbol: Cow<'a, str>,
     #[serde(default)]
     pub(crate) code: Option<i64>,
+    /// Of a `conf`: what the connection has switched on.
+    #[serde(default)]
+    pub(crate) flags: Option<u64>,
     #[serde(borrow, default)]
     pub(crate) msg: Cow<'a, str>,
     #[serde(default)]
@@ -35,6 +38,9 @@ pub(crate) struct Platform {
     /// 1 in operation, 0 in maintenance.
     pub(crate) status: i64,
 }
+
+/// Of the flags: books are followed by checksums.
+pub(crate) const CHECKSUMS: u64 = 131_072;
 
 /// The server restarts.
 pub(crate) const RESTARTS: i64 = 20_051;

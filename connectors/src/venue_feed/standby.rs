@@ -4,6 +4,8 @@
 //!
 //! Never: a book shown after its check failed; two legs mixed in one book.
 
+mod held;
+
 use super::{
     Arrival, Books, FeedCounts, Undecodable,
     check::{Check, Evidence, Judgement},
@@ -15,6 +17,7 @@ use super::{
     text_book::TextBook,
     trades::{MadeIds, TradeText, UnnamedTrade},
 };
+use held::{Held, Row};
 use market::{
     Body, Delta, Event, LegId, Sequence, Snapshot, SymbolId, Venue, Window, feed::SILENT_NS_MIN, guard::BreakReason,
 };
@@ -45,6 +48,8 @@ struct LegBook {
     /// The venue's time of the last message, Unix nanoseconds.
     venue_ns: u64,
     pulse: Pulse,
+    /// What waits for a checksum.
+    held: Held,
 }
 
 /// All of one venue.
@@ -53,6 +58,8 @@ pub(crate) struct Standby {
     streams: Streams<StandbyStream>,
     repairs: Vec<(LegId, Box<str>)>,
     ticking: Ticking,
+    /// No change has waited long enough before, Unix nanoseconds; none while none waits.
+    due_ns: Option<u64>,
     /// What happened to the feed.
     pub(crate) counts: FeedCounts,
 }
@@ -98,8 +105,8 @@ impl StandbyStream {
     /// The book of a leg, an empty one if it had none.
     fn book(&mut self, leg: LegId) -> Option<&mut LegBook> {
         let at = self.books.iter().position(|book| book.leg == leg).unwrap_or_else(|| {
-            let (text, pulse) = (TextBook::default(), Pulse::default());
-            self.books.push(LegBook { leg, text, window: Window::Whole, verified: false, venue_ns: 0, pulse });
+            let (text, pulse, held) = (TextBook::default(), Pulse::default(), Held::default());
+            self.books.push(LegBook { leg, text, window: Window::Whole, verified: false, venue_ns: 0, pulse, held });
             self.books.len() - 1
         });
         self.books.get_mut(at)
@@ -139,6 +146,7 @@ impl StandbyStream {
     ) -> bool {
         if let Some(book) = self.books.iter_mut().find(|book| book.leg == arrival.leg) {
             book.verified = false;
+            book.held.take();
         }
         if self.active != Some(arrival.leg) {
             return false;
@@ -188,7 +196,7 @@ impl Standby {
     pub(crate) fn new(venue: Venue, listings: Arc<Listings>) -> Self {
         let streams = Streams::new(venue, listings);
         let ticking = Ticking { intervals: streams.silent_intervals(), legs: Vec::new() };
-        Self { streams, repairs: Vec::new(), ticking, counts: FeedCounts::default() }
+        Self { streams, repairs: Vec::new(), ticking, due_ns: None, counts: FeedCounts::default() }
     }
 
     /// What is known of a symbol, which is listed if it is new.
@@ -219,7 +227,7 @@ impl Standby {
         let stream = self.stream(text.symbol, arrival, out)?;
         if let Some(book) = stream.book(arrival.leg) {
             book.heard(arrival.frame.ts_ns).text.clear();
-            book.window = text.window;
+            (book.window, book.held) = (text.window, Held::default());
         }
         self.apply(arrival, true, text, check, out)
     }
@@ -304,21 +312,116 @@ impl Standby {
         Ok(())
     }
 
+    /// Changes of a book which the venue's checksum follows in a message of its own: they wait for it, see
+    /// [`Standby::verify`], and are one change then.
+    ///
+    /// # Errors
+    /// [`Undecodable`]; the leg's book is lost then.
+    pub(crate) fn hold<'a>(
+        &mut self,
+        arrival: Arrival<'_>,
+        text: BookText<'_, impl Iterator<Item = LevelText<'a>> + Clone>,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Undecodable> {
+        let (symbol, leg, now_ns) = (text.symbol, arrival.leg, arrival.frame.ts_ns);
+        let subject = Subject { venue: self.streams.venue(), symbol };
+        let book = self.streams.get_mut(symbol).and_then(|stream| {
+            let book = stream.books.iter_mut().find(|book| book.leg == leg && book.verified)?;
+            book.held.waits(now_ns).then_some((&mut book.held, &mut stream.steps))
+        });
+        let Some((held, steps)) = book else { return self.update(arrival, text, |_| None, out) };
+        if let Err(error) = subject.levels(steps, text.levels.clone()) {
+            self.fail(arrival, symbol, BreakReason::Undecodable, out);
+            return Err(error);
+        }
+        held.keep(text.levels);
+        if held.is_full(now_ns) {
+            return self.tell_unchecked(arrival, symbol, out);
+        }
+        self.due_ns = [self.due_ns, held.due_ns()].into_iter().flatten().min();
+        self.ticking.ticks(leg, now_ns);
+        Ok(())
+    }
+
     /// Compares a leg's book with what the venue says of it in a message of its own, which comes after the changes that
-    /// it covers; without effect where the leg has no book.
+    /// it covers; those that waited for it are told. Without effect where the leg has no book.
+    ///
+    /// # Errors
+    /// [`Undecodable`]; the leg's book is lost then.
     pub(crate) fn verify(
         &mut self,
         arrival: Arrival<'_>,
         symbol: &str,
         check: impl FnOnce(&TextBook) -> bool,
         out: &mut Vec<Event>,
-    ) {
-        let Some(stream) = self.streams.get_mut(symbol) else { return };
-        let book = stream.books.iter().find(|book| book.leg == arrival.leg && book.verified);
-        let Some(matched) = book.map(|book| check(&book.text)) else { return };
+    ) -> Result<(), Undecodable> {
+        let Some(stream) = self.streams.get_mut(symbol) else { return Ok(()) };
+        let book = stream.books.iter_mut().find(|book| book.leg == arrival.leg && book.verified);
+        let Some(book) = book else { return Ok(()) };
+        book.held.checked(arrival.frame.ts_ns);
+        let rows = book.held.take();
+        if !rows.is_empty() {
+            return self.tell_held(arrival, symbol, &rows, |book| Some(check(book)), out);
+        }
+        let matched = check(&book.text);
         if !judge(&mut stream.check, Evidence::Change, Some(matched), &mut self.counts) {
             self.fail(arrival, symbol, BreakReason::Checksum, out);
         }
+        Ok(())
+    }
+
+    /// Tells what has waited long enough for a checksum, of every book but that of `but`, of which the arrival itself may
+    /// tell something: two changes of one book at one place in the order of arrival would be one too many.
+    ///
+    /// # Errors
+    /// [`Undecodable`]; the leg's book is lost then.
+    pub(crate) fn release(
+        &mut self,
+        arrival: Arrival<'_>,
+        but: Option<&str>,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Undecodable> {
+        let now_ns = arrival.frame.ts_ns;
+        if self.due_ns.is_none_or(|due_ns| now_ns < due_ns) {
+            return Ok(());
+        }
+        let (mut due, mut next_ns): (Vec<(LegId, Box<str>)>, Option<u64>) = (Vec::new(), None);
+        for (symbol, stream) in self.streams.sorted_mut() {
+            for book in &stream.books {
+                match book.held.due_ns() {
+                    Some(due_ns) if due_ns <= now_ns && but != Some(symbol) => due.push((book.leg, symbol.into())),
+                    due_ns => next_ns = [next_ns, due_ns].into_iter().flatten().min(),
+                }
+            }
+        }
+        self.due_ns = next_ns;
+        let mut all = Ok(());
+        for (leg, symbol) in due {
+            all = all.and(self.tell_unchecked(Arrival { leg, ..arrival }, &symbol, out));
+        }
+        all
+    }
+
+    /// Tells what waits although no checksum came.
+    fn tell_unchecked(&mut self, arrival: Arrival<'_>, symbol: &str, out: &mut Vec<Event>) -> Result<(), Undecodable> {
+        let book = self.streams.get_mut(symbol).and_then(|stream| stream.book(arrival.leg));
+        let Some(book) = book else { return Ok(()) };
+        book.held.missed();
+        let rows = book.held.take();
+        self.tell_held(arrival, symbol, &rows, |_| None, out)
+    }
+
+    fn tell_held(
+        &mut self,
+        arrival: Arrival<'_>,
+        symbol: &str,
+        rows: &[Row],
+        check: impl FnOnce(&TextBook) -> Option<bool>,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Undecodable> {
+        let levels = rows.iter().map(Row::text);
+        // An update is of the window that the snapshot named.
+        self.update(arrival, BookText { symbol, levels, window: Window::Whole, venue_ns: 0 }, check, out)
     }
 
     /// A leg's book of one instrument counts no more, and the leg is to subscribe to it anew.

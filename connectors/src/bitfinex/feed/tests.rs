@@ -162,6 +162,82 @@ fn a_checksum_that_fails_breaks_that_book_alone_until_its_next_beginning() {
     assert_eq!(wire.feed.repairs(), []);
 }
 
+/// The same, on a connection that said that checksums follow.
+fn checked() -> Wire {
+    let mut wire = begun();
+    wire.say(0, r#"{"event":"conf","status":"OK","flags":196608}"#).unwrap();
+    wire
+}
+
+#[test]
+fn rows_wait_for_their_checksum_and_are_one_change() {
+    let mut wire = checked();
+    wire.next(0, BOOK, "[277530,0,-1]").unwrap();
+    wire.next(0, BOOK, "[277530,1,0.25]").unwrap();
+    wire.next(0, BOOK, "[277540,1,-3]").unwrap();
+    assert_eq!(wire.bodies()[4..], [] as [&str; 0]);
+    wire.checked(0, BOOK, "277530:0.25:277540:-3:277520:0.5");
+    let told: Vec<_> = ticks(wire.events.last().unwrap()).into_iter().map(|(side, price, _)| (side, price)).collect();
+    assert_eq!(told, [(Side::Ask, 27_753), (Side::Bid, 27_753), (Side::Ask, 27_754)], "in their order");
+    assert_eq!((wire.bodies()[4..].to_vec(), place(&wire.events[4])), (vec!["delta"], wire.position));
+    wire.next(0, BOOK, "[277520,1,8]").unwrap();
+    wire.checked(0, BOOK, "another book");
+    assert_eq!(wire.bodies()[5..], ["checksum"], "what it is wrong about was never told");
+    assert_eq!((wire.feed.counts().checksums_matched, wire.feed.counts().checksums_failed), (1, 1));
+    wire.next(0, BOOK, "[[277520,1,7]]").unwrap();
+    wire.checked(0, BOOK, "277520:7");
+    assert_eq!(wire.bodies()[6..], ["snapshot"], "nothing of before");
+}
+
+#[test]
+fn what_no_checksum_follows_is_told_after_a_while_and_what_comes_then_at_once() {
+    let pong = |wire: &mut Wire| wire.say(0, r#"{"event":"pong","ts":1}"#);
+    let ways: [(&str, u64, usize); 3] =
+        [(r#""hb""#, BOOK, 1), ("[277510,1,1]", BOOK + 1, 1), ("[277510,1,1]", BOOK, 2)];
+    for (rest, id, changes) in ways {
+        let mut wire = checked();
+        wire.next(0, BOOK, "[277520,1,7]").unwrap();
+        wire.now_ns += S / 4 - 1;
+        pong(&mut wire).unwrap();
+        assert_eq!(wire.bodies()[4..], [] as [&str; 0]);
+        wire.now_ns += 1;
+        wire.next(0, id, rest).unwrap();
+        assert_eq!((wire.bodies()[4..].to_vec(), ticks(&wire.events[4]).len()), (vec!["delta"], changes));
+        wire.next(0, BOOK, "[277520,1,8]").unwrap();
+        assert_eq!(wire.bodies()[5..], ["delta"], "checksums are not waited for any more");
+    }
+    let mut wire = checked();
+    wire.next(0, BOOK, "[277520,1,7]").unwrap();
+    wire.now_ns += S / 4;
+    pong(&mut wire).unwrap();
+    assert_eq!(wire.bodies()[4..], ["delta"]);
+}
+
+#[test]
+fn a_leg_that_takes_over_in_the_middle_of_an_event_shows_nothing_of_it_before_its_end() {
+    let mut wire = checked();
+    wire.say(1, r#"{"event":"conf","status":"OK","flags":196608}"#).unwrap();
+    wire.named(1, "book", BOOK, "tDOGUSD");
+    wire.next(1, BOOK, "[[277520,1,0.5],[277530,2,-2]]").unwrap();
+    wire.next(1, BOOK, "[277530,1,0.25]").unwrap();
+    wire.frame(0, RawKind::Close, "").unwrap();
+    let taken = &wire.events[4];
+    assert_eq!((kind(taken), taken.leg, ticks(taken).len()), ("snapshot", LegId(1), 2));
+    wire.next(1, BOOK, "[277530,0,-1]").unwrap();
+    wire.checked(1, BOOK, "277530:0.25:277520:0.5");
+    assert_eq!((kind(wire.events.last().unwrap()), ticks(wire.events.last().unwrap()).len()), ("delta", 2));
+}
+
+#[test]
+fn a_row_that_cannot_be_read_is_named_when_it_comes() {
+    let mut wire = checked();
+    wire.next(0, BOOK, "[277520,1,7]").unwrap();
+    assert!(wire.next(0, BOOK, "[277520,1,1e99]").is_err());
+    assert_eq!((wire.bodies()[4..].to_vec(), wire.feed.repairs().len()), (vec!["undecodable"], 1));
+    wire.checked(0, BOOK, "277520:7:277530:-2");
+    assert_eq!(wire.bodies().len(), 5);
+}
+
 #[test]
 fn a_check_that_fails_on_book_after_book_is_put_aside_and_the_data_are_kept() {
     let mut wire = Wire::new();
@@ -391,6 +467,38 @@ fn an_instrument_that_falls_silent_while_its_leg_ticks_is_to_be_subscribed_to_an
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    /// Whatever comes on two legs, whenever: a book has one change at most at one place in the order of arrival.
+    #[test]
+    fn no_place_is_told_twice(
+        steps in prop::collection::vec((0_u16..2, 0_usize..8, 0_u64..2, 1_u64..9, 0_u64..120), 1..120),
+    ) {
+        let mut wire = checked();
+        wire.say(1, r#"{"event":"conf","status":"OK","flags":196608}"#).unwrap();
+        let whole = "[[277520,1,0.5],[277530,2,-2]]";
+        for (id, symbol) in [(BOOK, "tDOGUSD"), (BOOK + 1, "tODEUSD")] {
+            wire.named(1, "book", id, symbol);
+            wire.next(1, id, whole).unwrap();
+        }
+        for (leg, what, book, quantity, after_ms) in steps {
+            wire.now_ns += after_ms * (S / 1_000);
+            let id = BOOK + book;
+            match what {
+                0..=2 => wire.next(leg, id, &format!("[27752{quantity},1,{quantity}]")).unwrap(),
+                3 => wire.next(leg, id, r#""hb""#).unwrap(),
+                4 => wire.checked(leg, id, "277520:0.5:277530:-2"),
+                5 => wire.next(leg, id, whole).unwrap(),
+                6 => wire.number[usize::from(leg)] += quantity & 1,
+                _ => wire.say(leg, r#"{"event":"pong","ts":1}"#).unwrap(),
+            }
+        }
+        let changed = |event: &&Event| matches!(event.body, Body::Snapshot(_) | Body::Delta(_));
+        for symbol in [0, 1] {
+            let of = wire.events.iter().filter(changed).filter(|event| event.symbol.0 == symbol);
+            let places: Vec<u64> = of.map(place).collect();
+            prop_assert!(places.is_sorted_by(|before, after| before < after), "{:?}", places);
+        }
+    }
 
     #[test]
     fn no_text_is_too_odd(texts in prop::collection::vec(r"[\[{].{0,60}|.{0,60}", 1..8)) {

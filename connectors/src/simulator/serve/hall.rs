@@ -663,3 +663,6 @@ fn changes(lines: &[Line]) -> Vec<Change<'_>> {
     }
     all
 }
+
+#[cfg(test)]
+mod tests;
