@@ -22,6 +22,7 @@ pub mod kucoin;
 pub mod live;
 pub mod neutron_dex;
 pub mod okx;
+pub mod pubsub;
 pub mod raw;
 pub mod simulator;
 pub mod venue_feed;
