@@ -4,6 +4,7 @@
 //! Never: a decision about order, which is the guard's; a second way to reach an engine beside its HTTP interface.
 
 pub mod address;
+pub mod batch_log;
 pub mod child;
 pub mod engine;
 pub mod epoch_blocks;
@@ -20,6 +21,7 @@ pub mod sink;
 pub mod writer;
 
 pub use address::StoreAddress;
+pub use batch_log::{BatchLog, BatchLogError};
 pub use child::{ChildArgs, ChildOptions, EngineChild, running_url, serve_child, start_child};
 pub use engine::EngineError;
 pub use epoch_blocks::{EpochBlock, EpochBlocks, EpochBlocksError};

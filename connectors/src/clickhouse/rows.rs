@@ -154,7 +154,7 @@ impl Rows {
 }
 
 /// Texts are preceded by their length, so that no two lists of them look alike.
-fn put_text(hash: &mut Sha256, text: &str) {
+pub(super) fn put_text(hash: &mut Sha256, text: &str) {
     hash.update(u64::try_from(text.len()).unwrap_or(u64::MAX).to_le_bytes());
     hash.update(text);
 }
@@ -236,13 +236,13 @@ pub(super) const fn from_store(value: UInt256) -> U256 {
 }
 
 /// The column holds signed nanoseconds, to the year 2262.
-fn time(ns: u64) -> i64 {
+pub(super) fn time(ns: u64) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX)
 }
 
 /// Bytes for a column of texts, whatever they are.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Payload<'a>(&'a [u8]);
+pub(super) struct Payload<'a>(pub(super) &'a [u8]);
 
 impl Serialize for Payload<'_> {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
