@@ -247,6 +247,7 @@ fn is_of_leg(event: &Event) -> bool {
             | Body::Resumed
             | Body::Hole
             | Body::Filled
+            | Body::Through(_)
             | Body::End
     )
 }

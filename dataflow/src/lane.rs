@@ -65,6 +65,8 @@ pub struct Lane {
     tally: Tally,
     /// Positions of log streams that everything before has been taken of.
     through: Vec<(LegId, u64)>,
+    /// Instruments that were kept later than where their log stream is.
+    behind: Vec<(LegId, SymbolId)>,
     input_bytes: u64,
     /// Who is wanted ahead of its cut; none where nobody can be.
     board: Option<Arc<PriorityBoard>>,
@@ -86,6 +88,7 @@ impl Lane {
             legs: Legs::new(config.silent_ns),
             tally: Tally::default(),
             through: Vec::new(),
+            behind: Vec::new(),
             input_bytes: 0,
             board: None,
             wishes: 0,
@@ -128,7 +131,7 @@ impl Lane {
             Body::Resumed => self.resumed(event.leg, event.received_ns),
             Body::Hole => self.legs.incomplete(event.leg, true, &mut self.dirty),
             Body::Filled => self.legs.incomplete(event.leg, false, &mut self.dirty),
-            Body::Through(place) => self.through.push((event.leg, place)),
+            Body::Through(place) => self.passed(event.leg, place, event.route == 0),
             Body::End => {}
             Body::Listing(listing) => {
                 let at = index(event.symbol);
@@ -152,6 +155,26 @@ impl Lane {
                 self.dirty.push(instrument.symbol());
             }
         }
+    }
+
+    /// A log stream has passed a place. One lane tells it on for all of them.
+    fn passed(&mut self, leg: LegId, place: u64, tells: bool) {
+        if tells {
+            self.through.push((leg, place));
+        }
+        let (instruments, dirty) = (&mut self.instruments, &mut self.dirty);
+        self.behind.retain(|(of, symbol)| {
+            if *of != leg {
+                return true;
+            }
+            let Some(instrument) = instruments.get_mut(index(*symbol)).and_then(Option::as_mut) else { return false };
+            instrument.passed(place);
+            let behind = instrument.is_behind_kept();
+            if !behind && instrument.mark_dirty() {
+                dirty.push(*symbol);
+            }
+            behind
+        });
     }
 
     /// What an instrument did not say while its market stood still is not held against it.
@@ -192,7 +215,11 @@ impl Lane {
                 self.legs.leave(other, symbol);
             }
         }
+        let (leg, restored) = (event.leg, matches!(event.body, Body::Restored(_)));
         instrument.take(event, &mut self.tally);
+        if restored && instrument.is_behind_kept() {
+            self.behind.push((leg, symbol));
+        }
         if let Some(board) = &self.board {
             instrument.tell_ahead(board.mark(symbol), &mut self.ahead);
         }

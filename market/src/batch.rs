@@ -22,8 +22,12 @@ pub const HEIGHT_MAX: u64 = (1 << (64 - ORDINAL_BITS)) - 1;
 pub const ORDINAL_MAX: u64 = (1 << ORDINAL_BITS) - 1;
 
 /// Names of batches that wait behind a hole: four days of a batch each third of a second, 80 MB. Beyond it a batch is
-/// refused, stays with the sender, and comes again.
+/// refused, stays with the sender, and comes again; only the one that comes next is always taken. As many names of
+/// batches that came late are remembered.
 pub const WAITING_MAX: usize = 1 << 20;
+
+/// Names of snapshots that wait; of more the lowest is forgotten, since a greater one is of more use.
+pub const SNAPSHOTS_MAX: usize = 1_024;
 
 /// Delivered batches that are remembered by id; an older one is looked up in the log.
 pub const RECENT_MAX: usize = 4_096;
@@ -109,7 +113,7 @@ pub enum BatchOffer {
 /// Missing batches: none is known above `after` and up to `through`, where at least one must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Hole {
-    /// The last height that is known and delivered.
+    /// The last height that is delivered, passed by a snapshot, or accepted as lost.
     pub after: u64,
     /// The height that the first batch behind the hole names as the one before it.
     pub through: u64,
@@ -118,15 +122,16 @@ pub struct Hole {
 /// From where a stream must be rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rebuild {
-    /// The state at the end of this height, then every batch of the log above it.
+    /// The state at the end of this height, then everything that the log has above it, snapshots included: a loss further
+    /// down may have been healed by one of them.
     From(u64),
-    /// The snapshot, then every batch of the log above it.
+    /// The snapshot, then everything that the log has above it.
     Snapshot(BatchName),
 }
 
-/// The loss that was to be accepted is not the hole that is open.
+/// The loss that was to be accepted is not the hole that is open, or too many of them are not healed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no hole after {} through {} is open", .0.after, .0.through)]
+#[error("no hole after {} through {} is open, or {} losses are not healed", .0.after, .0.through, loss::LOSSES_MAX)]
 pub struct NotOpen(pub Hole);
 
 /// The guard of one batch stream.
@@ -159,10 +164,15 @@ impl BatchGuard {
         }
     }
 
-    /// The same stream with losses that were accepted before; they are at or below the position.
+    /// The same stream with losses that were accepted before. An unhealed one above the position holds nothing back once
+    /// the stream gets there; what the log has of it is delivered in its place. A healed one above the position is
+    /// forgotten: what healed it is in the log, and heals it anew.
     #[must_use]
     pub fn with_losses(mut self, losses: Vec<Loss>) -> Self {
         self.losses = losses;
+        self.losses.retain(|loss| !loss.healed || loss.hole.after < self.position);
+        self.losses.sort_unstable_by_key(|loss| loss.hole);
+        loss::bound(&mut self.losses);
         self
     }
 
@@ -194,19 +204,23 @@ impl BatchGuard {
     pub fn offer(&mut self, name: BatchName) -> BatchOffer {
         match name.kind {
             BatchKind::Snapshot => self.offer_snapshot(name),
-            BatchKind::Block if name.height > self.position => Self::keep(&mut self.blocks, name),
+            BatchKind::Block if name.height > self.position => self.offer_new(name),
             BatchKind::Block => self.offer_old(name),
         }
     }
 
-    fn keep(waiting: &mut BTreeMap<u64, BatchName>, name: BatchName) -> BatchOffer {
-        if let Some(known) = waiting.get(&name.height) {
+    fn offer_new(&mut self, name: BatchName) -> BatchOffer {
+        if let Some(known) = self.blocks.get(&name.height) {
             return same(known.id, name.id);
         }
-        if waiting.len() >= WAITING_MAX {
+        let reach = self.reach();
+        let stuck = self.first().is_none_or(|first| first.previous > reach);
+        // The one that fills the hole must find room, or a full guard would stay full.
+        let room = WAITING_MAX.saturating_add(usize::from(stuck && name.previous <= reach));
+        if self.blocks.len() >= room {
             return BatchOffer::Full;
         }
-        waiting.insert(name.height, name);
+        self.blocks.insert(name.height, name);
         BatchOffer::Keep
     }
 
@@ -214,62 +228,103 @@ impl BatchGuard {
         if let Some(known) = self.recent.get(&name.height) {
             return same(*known, name.id);
         }
-        match self.losses.iter_mut().find(|loss| loss.covers(name.height)) {
-            Some(loss) => loss.offer(name),
-            None => BatchOffer::Old,
-        }
+        loss::offer(&mut self.losses, name)
     }
 
     fn offer_snapshot(&mut self, name: BatchName) -> BatchOffer {
         if name.height > self.position {
-            return Self::keep(&mut self.snapshots, name);
+            if let Some(known) = self.snapshots.get(&name.height) {
+                return same(known.id, name.id);
+            }
+            self.snapshots.insert(name.height, name);
+            if self.snapshots.len() > SNAPSHOTS_MAX {
+                self.snapshots.pop_first();
+            }
+            return BatchOffer::Keep;
         }
-        if self.healing.is_some_and(|known| known.height >= name.height) {
-            return BatchOffer::Duplicate;
+        match self.healing {
+            Some(known) if known.height == name.height => same(known.id, name.id),
+            Some(known) if known.height > name.height => BatchOffer::Outdated,
+            _ if self.heals(name.height) => {
+                self.healing = Some(name);
+                BatchOffer::Heals
+            }
+            _ => BatchOffer::Outdated,
         }
-        if self.losses.iter().any(|loss| !loss.healed && loss.hole.through <= name.height) {
-            self.healing = Some(name);
-            return BatchOffer::Heals;
-        }
-        BatchOffer::Outdated
+    }
+
+    fn first(&self) -> Option<BatchName> {
+        self.blocks.first_key_value().map(|(_, name)| *name)
+    }
+
+    /// The height up to which nothing is awaited: the position, or the end of a loss that was accepted before a restart
+    /// and that the stream, which begins further down, has come to.
+    fn reach(&self) -> u64 {
+        let ahead = self.losses.iter().filter(|loss| !loss.healed);
+        ahead.fold(
+            self.position,
+            |reach, Loss { hole, .. }| {
+                if hole.after <= reach { reach.max(hole.through) } else { reach }
+            },
+        )
+    }
+
+    /// Whether a snapshot at a height makes good a loss.
+    fn heals(&self, height: u64) -> bool {
+        self.losses.iter().any(|loss| !loss.healed && loss.hole.through <= height)
     }
 
     /// The batch that is to be delivered now. [`BatchGuard::delivered`] must follow, or [`BatchGuard::refused`].
     #[must_use]
     pub fn next(&self) -> Option<BatchName> {
-        let first = self.blocks.first_key_value().map(|(_, name)| *name);
-        let joined = first.filter(|name| name.previous <= self.position);
-        // Only a snapshot that is ahead of what can be delivered is of use.
-        let snapshot = self.snapshots.last_key_value().map(|(_, name)| *name);
-        let wanted = self.fresh || self.is_lossy() || (first.is_some() && joined.is_none());
-        match (joined, snapshot.filter(|_| wanted)) {
-            (Some(block), Some(snapshot)) if self.fresh || block.height > snapshot.height => Some(snapshot),
-            (Some(block), _) => Some(block),
-            (None, snapshot) => snapshot,
+        let first = self.first();
+        let joined = first.filter(|name| name.previous <= self.reach());
+        if let Some(block) = joined.filter(|_| !self.fresh) {
+            // A snapshot has its place among the blocks, and is of use there only if it heals.
+            let placed = self.snapshots.first_key_value().map(|(_, name)| *name);
+            return placed.filter(|name| name.height < block.height && self.heals(name.height)).or(joined);
         }
+        let hole = first.is_some() && joined.is_none();
+        let greatest = self.snapshots.last_key_value().map(|(_, name)| *name);
+        greatest.filter(|name| self.fresh || hole || self.heals(name.height)).or(joined)
     }
 
-    /// The batch that was next has been delivered.
-    pub fn delivered(&mut self, name: BatchName) {
-        match name.kind {
+    /// The batch that was next has been delivered; gives the blocks that waited and that a snapshot has passed, of which
+    /// the store must learn, although they show nothing any more.
+    pub fn delivered(&mut self, name: BatchName) -> Vec<BatchName> {
+        let passed = match name.kind {
             BatchKind::Block => {
                 self.blocks.remove(&name.height);
                 self.remember(name);
+                loss::note(&mut self.losses, name);
+                Vec::new()
             }
             BatchKind::Snapshot => self.jump(name.height),
-        }
+        };
         self.fresh = false;
         self.position = self.position.max(name.height);
-        self.snapshots = self.snapshots.split_off(&self.position.saturating_add(1));
+        let done = u64::from(!self.heals(self.position));
+        self.snapshots = self.snapshots.split_off(&self.position.saturating_add(done));
+        passed
     }
 
-    /// The batch that was next cannot be delivered: it is as if it had not come.
+    /// The batch cannot be delivered, or its changes not be told: it is as if it had not come.
     pub fn refused(&mut self, name: BatchName) {
-        let waiting = match name.kind {
-            BatchKind::Block => &mut self.blocks,
-            BatchKind::Snapshot => &mut self.snapshots,
+        let known = |held: &mut BTreeMap<u64, BatchName>| {
+            if held.get(&name.height).is_some_and(|known| known.id == name.id) {
+                held.remove(&name.height);
+            }
         };
-        waiting.remove(&name.height);
+        match name.kind {
+            BatchKind::Block => {
+                known(&mut self.blocks);
+                self.losses.iter_mut().for_each(|loss| known(&mut loss.late));
+            }
+            BatchKind::Snapshot => {
+                known(&mut self.snapshots);
+                self.healing = self.healing.filter(|healing| *healing != name);
+            }
+        }
     }
 
     fn remember(&mut self, name: BatchName) {
@@ -280,45 +335,51 @@ impl BatchGuard {
     }
 
     /// A snapshot makes good what was lost before it, and what waits up to it shows nothing any more.
-    fn jump(&mut self, height: u64) {
+    fn jump(&mut self, height: u64) -> Vec<BatchName> {
         self.losses.iter_mut().filter(|loss| loss.hole.through <= height).for_each(|loss| loss.healed = true);
         let later = self.blocks.split_off(&height.saturating_add(1));
-        let passed = std::mem::replace(&mut self.blocks, later);
+        let late = std::mem::replace(&mut self.blocks, later);
+        let passed = late.values().copied().collect();
         if height > self.position {
-            let hole = Hole { after: self.position, through: height };
-            self.losses.push(Loss { hole, healed: true, late: passed });
-            loss::bound(&mut self.losses);
+            loss::pass(
+                &mut self.losses,
+                Loss { hole: Hole { after: self.position, through: height }, healed: true, late },
+            );
         }
+        passed
     }
 
     /// The hole that is open, if any.
     #[must_use]
     pub fn hole(&self) -> Option<Hole> {
-        let (_, first) = self.blocks.first_key_value()?;
-        (first.previous > self.position).then_some(Hole { after: self.position, through: first.previous })
+        let (first, reach) = (self.first()?, self.reach());
+        (first.previous > reach).then_some(Hole { after: reach, through: first.previous })
     }
 
     /// An operator accepts that the batches of the open hole are lost.
     ///
     /// # Errors
-    /// [`NotOpen`] if that hole is not open.
+    /// [`NotOpen`] if that hole is not open, or as many losses as can be remembered are not healed.
     pub fn accept(&mut self, hole: Hole) -> Result<(), NotOpen> {
-        if self.hole() != Some(hole) {
+        let unhealed = self.losses.iter().filter(|loss| !loss.healed).count();
+        if self.hole() != Some(hole) || unhealed >= loss::LOSSES_MAX {
             return Err(NotOpen(hole));
         }
-        self.losses.push(Loss { hole, healed: false, late: BTreeMap::new() });
-        loss::bound(&mut self.losses);
+        loss::add(&mut self.losses, Loss { hole, healed: false, late: BTreeMap::new() });
         self.position = hole.through;
         self.fresh = false;
+        self.snapshots = self.snapshots.split_off(&self.position);
         Ok(())
     }
 
     /// What the stream must be rebuilt from, now that a loss is complete or a snapshot heals it.
     #[must_use]
     pub fn rebuild(&self) -> Option<Rebuild> {
-        let complete = self.losses.iter().find(|loss| !loss.healed && loss.is_complete());
-        let from = complete.map(|loss| Rebuild::From(loss.hole.after));
-        from.or(self.healing.map(Rebuild::Snapshot))
+        if let Some(snapshot) = self.healing.filter(|name| self.heals(name.height)) {
+            return Some(Rebuild::Snapshot(snapshot));
+        }
+        let complete = self.losses.iter().filter(|loss| !loss.healed && loss.is_complete());
+        complete.map(|loss| loss.hole.after).min().map(Rebuild::From)
     }
 
     /// The log does not have what the stream must be rebuilt from: the loss stays, with none of its late batches.
@@ -334,20 +395,19 @@ impl BatchGuard {
         }
     }
 
-    /// The stream was rebuilt; gives the losses that are healed by it.
+    /// The stream was rebuilt; gives the losses that are healed by it. Another one that has become complete in the meantime
+    /// is not among them, since its batches may not have been in the log yet.
     pub fn rebuilt(&mut self, rebuild: Rebuild) -> Vec<Hole> {
         let heals = |loss: &Loss| match rebuild {
-            Rebuild::From(after) => loss.hole.after >= after && loss.is_complete(),
+            Rebuild::From(after) => loss.hole.after == after && loss.is_complete(),
             Rebuild::Snapshot(name) => loss.hole.through <= name.height,
         };
-        if self.healing.is_some_and(|name| rebuild == Rebuild::Snapshot(name)) {
-            self.healing = None;
-        }
         let mut healed = Vec::new();
         for loss in self.losses.iter_mut().filter(|loss| !loss.healed && heals(loss)) {
             loss.healed = true;
             healed.push(loss.hole);
         }
+        self.healing = self.healing.filter(|name| self.heals(name.height));
         healed
     }
 }

@@ -158,7 +158,7 @@ pub enum Body {
     Hole,
     /// Nothing is missing in the leg's stream any longer; sent to every lane.
     Filled,
-    /// Every change of the leg's stream up to this position was sent before; sent to one lane.
+    /// Every change of the leg's stream up to this position was sent before; sent to every lane, and told on by one.
     Through(u64),
     /// The input ends with this cut; sent to every lane, so that all of them settle at the same one.
     End,

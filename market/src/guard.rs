@@ -63,6 +63,8 @@ pub struct Guard<S, D> {
     fresh: bool,
     /// What is shown was kept over a start, and nothing of this start has joined it.
     restored: bool,
+    /// The stream goes on from a log, whose own guard orders it: ids do not restart, and there is no snapshot to ask for.
+    logged: bool,
     /// Every leg was down: what is shown may lack what came meanwhile, until an update joins it or a snapshot comes.
     interrupted: bool,
     /// No leg is left.
@@ -102,6 +104,7 @@ impl<S, D> Guard<S, D> {
             bump: false,
             fresh: false,
             restored: false,
+            logged: false,
             interrupted: false,
             down: false,
             replaced_ns: None,
@@ -122,11 +125,12 @@ impl<S, D> Guard<S, D> {
     }
 
     /// Goes on from a book that was kept at a version: nothing at or below it will be shown again in its epoch. With
-    /// `from_log` what follows joins it; otherwise a snapshot must come first.
+    /// `from_log` what follows joins it, and no snapshot is ever asked for; otherwise one must come first.
     pub fn restore(&mut self, now_ns: u64, version: Version, from_log: bool) {
         self.epoch = version.epoch;
         self.shown = Some(version);
         self.restored = true;
+        self.logged = from_log;
         self.opened_ns = Some(now_ns);
         if from_log {
             self.phase = Phase::Live;
@@ -197,10 +201,11 @@ impl<S, D> Guard<S, D> {
     #[must_use]
     pub fn deadline_ns(&self) -> Option<u64> {
         let hole = self.hole_since_ns.map(|since| since.saturating_add(self.limits.hole_ns));
+        let refetch_at_ns = self.refetch_at_ns.filter(|_| !self.logged);
         match &self.phase {
-            Phase::Live => hole.into_iter().chain(self.refetch_at_ns).min(),
+            Phase::Live => hole.into_iter().chain(refetch_at_ns).min(),
             Phase::Aside(aside) => Some(aside.since_ns.saturating_add(self.limits.bridge_ns)),
-            Phase::Waiting => self.refetch_at_ns,
+            Phase::Waiting => refetch_at_ns,
         }
     }
 
@@ -217,7 +222,7 @@ impl<S, D> Guard<S, D> {
                 if !self.binds(at, first, last) {
                     return Offer::Unbound;
                 }
-                self.offer_venue(now_ns, first, last, backwards.then_some(leg))
+                self.offer_venue(now_ns, first, last, (backwards && !self.logged).then_some(leg))
             }
         }
     }
@@ -313,7 +318,7 @@ impl<S, D> Guard<S, D> {
     /// At or below what is shown.
     fn offer_old(&mut self, now_ns: u64, last: u64, backwards: Option<LegId>) -> Offer {
         let repeat = self.repeat(last);
-        if repeat == Offer::Duplicate {
+        if repeat == Offer::Duplicate || self.logged {
             return repeat;
         }
         // Ids that go back on one connection have restarted. So have ids that a new connection brings if nothing else
@@ -496,7 +501,8 @@ impl<S, D> Guard<S, D> {
 
     /// Whether a snapshot should be asked for now; at most one is in flight, and the pauses double up to their cap.
     pub fn wants_snapshot(&mut self, now_ns: u64) -> bool {
-        let due = !matches!(self.phase, Phase::Aside(_)) && self.refetch_at_ns.is_some_and(|at| now_ns >= at);
+        let asks = !self.logged && !matches!(self.phase, Phase::Aside(_));
+        let due = asks && self.refetch_at_ns.is_some_and(|at| now_ns >= at);
         if due {
             self.counts.requests += 1;
             self.attempts = self.attempts.saturating_add(1);

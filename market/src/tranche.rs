@@ -26,8 +26,9 @@ struct Inner {
     by_name: HashMap<Arc<str>, TrancheId>,
     by_id: HashMap<TrancheId, Arc<str>>,
     last: u32,
-    /// Tranches by the height at which they died last.
+    /// Tranches by heights at which they died; those of heights that are not durable yet, so many blocks as the store lags.
     dead: BTreeMap<u64, Vec<TrancheId>>,
+    /// The height at which a dead one died last.
     died: HashMap<TrancheId, u64>,
 }
 
@@ -76,12 +77,24 @@ impl Tranches {
         self.inner.read().unwrap_or_else(PoisonError::into_inner).by_id.get(&id).cloned()
     }
 
-    /// A tranche died in the block at a height; it may be forgotten once that is durable.
+    /// The number of a name that has one, without any sign of life by asking.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<TrancheId> {
+        if name.is_empty() {
+            return Some(TrancheId(0));
+        }
+        self.inner.read().unwrap_or_else(PoisonError::into_inner).by_name.get(name).copied()
+    }
+
+    /// A tranche died in the block at a height; it may be forgotten once that is durable. Of a block that came late, only
+    /// the death of a tranche that had no number before may be told, at the next height to be delivered: until that is
+    /// durable, rows with the number may be on their way.
     pub fn died(&self, id: TrancheId, height: u64) {
-        if id.0 == 0 {
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let later = inner.died.get(&id).is_some_and(|known| *known >= height);
+        if later || !inner.by_id.contains_key(&id) {
             return;
         }
-        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         inner.died.insert(id, height);
         inner.dead.entry(height).or_default().push(id);
     }
@@ -118,6 +131,7 @@ impl Tranches {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn a_dead_tranche_is_forgotten_once_its_death_is_durable_unless_it_lives_again() {
@@ -133,5 +147,75 @@ mod tests {
         assert_eq!((tranches.name(a), tranches.name(b).as_deref()), (None, Some("b")));
         assert!(tranches.intern("a").unwrap() > b, "no number is given twice");
         assert!(tranches.intern(&"x".repeat(TRANCHE_BYTES_MAX + 1)).is_err());
+    }
+
+    #[test]
+    fn only_the_last_death_counts_and_asking_is_no_sign_of_life() {
+        let tranches = Tranches::default();
+        let a = tranches.intern("a").unwrap();
+        tranches.died(a, 7);
+        tranches.died(a, 5);
+        tranches.died(a, 7);
+        assert_eq!(
+            (tranches.number("a"), tranches.number("b"), tranches.number("")),
+            (Some(a), None, Some(TrancheId(0)))
+        );
+        tranches.forget_dead(6);
+        assert_eq!(tranches.name(a).as_deref(), Some("a"), "its death at 7 is not durable");
+        tranches.forget_dead(7);
+        tranches.died(a, 9);
+        assert!(tranches.is_empty());
+        let inner = tranches.inner.read().unwrap();
+        assert!(inner.died.is_empty() && inner.dead.is_empty() && inner.by_name.is_empty());
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Live(u8),
+        Die(u8, u64),
+        Forget(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            3 => (0_u8..6).prop_map(Step::Live),
+            3 => (0_u8..6, 0_u64..20).prop_map(|(name, height)| Step::Die(name, height)),
+            1 => (0_u64..20).prop_map(Step::Forget),
+        ]
+    }
+
+    proptest! {
+        /// Names with their numbers, and the heights at which they died.
+        #[test]
+        fn tranches_are_those_of_a_plain_table(steps in prop::collection::vec(step(), 0..80)) {
+            let tranches = Tranches::default();
+            let mut table: BTreeMap<u8, (TrancheId, Option<u64>)> = BTreeMap::new();
+            let mut given = std::collections::BTreeSet::new();
+            for step in steps {
+                match step {
+                    Step::Live(name) => {
+                        let id = tranches.intern(&name.to_string()).unwrap();
+                        let known = table.insert(name, (id, None));
+                        prop_assert!(known.map_or_else(|| given.insert(id), |(known, _)| known == id), "given twice");
+                    }
+                    Step::Die(name, height) => {
+                        if let Some((id, died)) = table.get_mut(&name) {
+                            *died = (*died).max(Some(height));
+                            tranches.died(*id, height);
+                        }
+                    }
+                    Step::Forget(height) => {
+                        tranches.forget_dead(height);
+                        table.retain(|_, (_, died)| died.is_none_or(|died| died > height));
+                    }
+                }
+                prop_assert_eq!(tranches.len(), table.len());
+                for (name, (id, _)) in &table {
+                    let text = name.to_string();
+                    prop_assert_eq!(tranches.name(*id).as_deref(), Some(&*text));
+                    prop_assert_eq!(tranches.number(&text), Some(*id));
+                }
+            }
+        }
     }
 }

@@ -190,7 +190,7 @@ impl Instrument {
 
     pub(super) fn state(&self) -> FeedState {
         match self.guard.state() {
-            FeedState::Live if self.kept.is_ahead_of(self.content) => FeedState::Syncing,
+            FeedState::Live if self.is_behind_kept() => FeedState::Syncing,
             state => state,
         }
     }
@@ -210,7 +210,7 @@ impl Instrument {
         match event.body {
             Body::Delta(delta) => self.delta(Timed { times, body: delta }, tally),
             Body::Snapshot(snapshot) => self.snapshot(Timed { times, body: snapshot }, tally),
-            Body::Late(delta) => self.rewrite(&Timed { times, body: delta }),
+            Body::Late(delta) => self.rewrite(&Timed { times, body: delta }, tally),
             Body::Trade { scale, trade } => self.trade(times, scale, trade, tally),
             Body::Broken(_) => self.broken(times, tally),
             Body::Restored(restored) => self.restore(times.received_ns, &restored),
@@ -260,7 +260,7 @@ impl Instrument {
             tally.lane.assurances += 1;
         } else if self.kept.rewrites() && matches!(offer, Offer::Duplicate | Offer::Regression) {
             // What was refused may be what a crash between two tables left out of one of them.
-            self.rewrite(&delta);
+            self.rewrite(&delta, tally);
         }
         match offer {
             Offer::Apply(version) => {
@@ -305,13 +305,30 @@ impl Instrument {
         }
     }
 
-    fn rewrite(&mut self, delta: &Timed<Delta>) {
-        let Some(shown) = self.guard.version() else { return };
-        let version = Version::new(shown.epoch, delta.body.sequence.last());
-        if delta.body.scale == self.book.scale() {
-            let places = delta.body.places.clone();
-            self.admit(version, delta.times, (delta.body.changes.clone(), places), false);
+    /// The store gets changes that show nothing. The steps of a log stream never change; others would name other ticks.
+    fn rewrite(&mut self, delta: &Timed<Delta>, tally: &mut Tally) {
+        let Some(shown) = self.guard.version() else {
+            tally.lane.unanchored += 1;
+            return;
+        };
+        if delta.body.scale != self.book.scale() {
+            tally.lane.unrepresentable += 1;
+            return;
         }
+        let version = Version::new(shown.epoch, delta.body.sequence.last());
+        self.admit(version, delta.times, (delta.body.changes.clone(), delta.body.places.clone()), false);
+    }
+
+    /// The log stream has passed a place, whether or not it brought anything of the instrument.
+    pub(super) fn passed(&mut self, place: u64) {
+        if let Some(shown) = self.guard.version() {
+            self.kept.pass(Version::new(shown.epoch, place));
+        }
+    }
+
+    /// Whether what was kept of it is ahead of its stream.
+    pub(super) fn is_behind_kept(&self) -> bool {
+        self.kept.is_ahead_of(self.content)
     }
 
     fn snapshot(&mut self, snapshot: Timed<Snapshot>, tally: &mut Tally) {
@@ -361,6 +378,9 @@ impl Instrument {
         } else {
             for change in self.kept.newer_than_kept(version, &changes, &places) {
                 self.book.apply(change);
+            }
+            if !self.kept.is_ahead_of(Some(version)) {
+                self.kept.pass(version);
             }
         }
         if let Window::Best(depth) = window {

@@ -35,6 +35,20 @@ impl Kept {
         self.from_log
     }
 
+    /// The stream has passed a version: ticks at or below it are no longer ahead.
+    pub(super) fn pass(&mut self, version: Version) {
+        self.through = self.through.filter(|through| *through > version);
+        if self.through.is_none() {
+            self.newer = HashMap::default();
+        }
+        self.newer.retain(|_, kept| *kept > version);
+    }
+
+    /// The keys of ticks that are ahead of the stream.
+    pub(super) fn keys(&self) -> impl Iterator<Item = (Side, TickKey)> + '_ {
+        self.newer.keys().copied()
+    }
+
     /// The changes of a version without those that a kept tick is ahead of; of a block, each is of its own place.
     pub(super) fn newer_than_kept(
         &mut self,

@@ -86,7 +86,7 @@ impl<S, D> Guard<S, D> {
     fn below(&mut self, now_ns: u64) {
         let since = self.opened_ns.into_iter().chain(self.below_since_ns).min();
         let long = since.is_some_and(|since| now_ns >= since.saturating_add(self.limits.restart_ns));
-        if long && !self.bump {
+        if long && !self.bump && !self.logged {
             self.restart(now_ns);
         }
     }

@@ -53,6 +53,7 @@ impl Instrument {
             self.broken(times, tally);
             return;
         }
+        let ahead = self.ahead_of(version, finest);
         let admitted = self.admitted.len();
         let mut deaths = Vec::new();
         self.book.replace(&ticks, finest, window, &mut deaths);
@@ -61,8 +62,10 @@ impl Instrument {
         }
         let mut changes: Vec<TickChange> = self.book.ticks().collect();
         changes.append(&mut deaths);
+        for tick in ahead {
+            self.book.apply(tick);
+        }
         self.replaced = true;
-        self.kept = Kept::default();
         self.ahead.replaced();
         self.content = Some(version);
         self.last = times;
@@ -79,6 +82,16 @@ impl Instrument {
             }
             _ => {}
         }
+    }
+
+    /// The ticks that were kept of later than a version, as they are shown: a book of that version does not set them back.
+    fn ahead_of(&mut self, version: Version, scale: Scale) -> Vec<TickChange> {
+        self.kept.pass(version);
+        if scale != self.book.scale() {
+            self.kept = Kept::default();
+        }
+        let shown = |(side, key)| TickChange { side, key, reserves: self.book.reserves(side, key) };
+        self.kept.keys().map(shown).collect()
     }
 
     /// Same version: the same content changes nothing, other content is a new epoch. What was admitted on the way from
