@@ -29,7 +29,8 @@ use connectors::{
     pubsub::{
         client::PubSubAddress,
         content::ContentError,
-        header::HeaderError,
+        header::{HeaderError, hex},
+        parts::{Outstanding, PartConflict},
         pull::{Pull, PullOptions},
     },
     venue_feed::{Undecodable, listings::Listings},
@@ -65,12 +66,15 @@ pub enum BatchError {
         height: u64,
         /// The part.
         part: u32,
+        /// In what.
+        #[source]
+        source: PartConflict,
     },
     /// It cannot be unpacked.
     #[error("it cannot be unpacked")]
     Content(#[from] ContentError),
     /// Its content is not what its attributes name.
-    #[error("its content has SHA-256 {}, its attributes say {}", hex(found), hex(named))]
+    #[error("its content has SHA-256 {}, its attributes say {}", hex(*found), hex(*named))]
     Digest {
         /// As the attributes name it.
         named: BatchId,
@@ -89,7 +93,7 @@ pub enum BatchError {
     #[error("its content cannot be decoded")]
     Block(#[from] BlockError),
     /// Another batch is known at its height.
-    #[error("another batch is known at height {height}, with SHA-256 {}", hex(known))]
+    #[error("another batch is known at height {height}, with SHA-256 {}", hex(*known))]
     Conflict {
         /// The height.
         height: u64,
@@ -105,10 +109,6 @@ pub enum BatchError {
     /// The lanes cannot take it.
     #[error("it cannot be made into events")]
     Events(#[from] Undecodable),
-}
-
-fn hex(id: &BatchId) -> String {
-    id.0.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// How the stream behaves.
@@ -130,8 +130,8 @@ pub struct BatchOptions {
     pub content_bytes_max: usize,
     /// Bytes of parts that wait for others.
     pub parts_bytes: usize,
-    /// Messages that may be outstanding.
-    pub outstanding: usize,
+    /// What may be outstanding.
+    pub outstanding: Outstanding,
 }
 
 /// What the stream is given.

@@ -110,6 +110,9 @@ pub enum RunError {
     /// Connections to venues.
     #[error(transparent)]
     Live(#[from] LiveError),
+    /// The address of Pub/Sub.
+    #[error(transparent)]
+    PubSub(#[from] connectors::pubsub::client::AddressError),
     /// More instruments were kept than one process knows.
     #[error(transparent)]
     Full(#[from] DirectoryFull),
@@ -141,7 +144,7 @@ impl RunError {
             Self::DataDirectory(_) | Self::Unnoted => Exit::Input,
             Self::Capture(_) => Exit::Input,
             Self::InUse { .. } => Exit::DataDirectory,
-            Self::NoVenue | Self::Live(_) => Exit::Usage,
+            Self::NoVenue | Self::Live(_) | Self::PubSub(_) => Exit::Usage,
             Self::Listen { .. } => Exit::Network,
             Self::Stalled => Exit::Stalled,
             Self::Workers(_) | Self::Thread(_) | Self::Ended | Self::Full(_) => Exit::Internal,

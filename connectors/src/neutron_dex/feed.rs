@@ -163,6 +163,48 @@ impl BlockFeed {
         Ok(())
     }
 
+    /// Instruments as they were rebuilt from the log: of each pair of the block all live ticks, at the place of its last
+    /// change. At the version that is shown the lane compares them.
+    ///
+    /// # Errors
+    /// [`Undecodable`] as above.
+    pub fn rebuilt(&mut self, block: &Block, place: u64, at: At, out: &mut Vec<Event>) -> Result<(), Undecodable> {
+        let introduced = self.introduced(block, at)?;
+        let changes = self.changes(block)?;
+        self.begun.get_or_insert(at.from);
+        let symbols = self.admit(introduced, at, out);
+        for ((symbol, known), Changes { mut ticks, .. }) in symbols.into_iter().zip(changes) {
+            last_of_each(&mut ticks);
+            self.replace_living(known.symbol, &ticks, batch::height_of(place));
+            let sequence = Sequence::Venue { first: place, last: place };
+            let snapshot = Snapshot { sequence, scale: SCALE, ticks, window: Window::Whole };
+            self.push(known.symbol, at, Body::Snapshot(snapshot), out);
+            let place = known.place.map_or(place, |before| before.max(place));
+            self.known.insert(symbol, Known { place: Some(place), ..known });
+        }
+        Ok(())
+    }
+
+    /// An instrument has these live ticks and no others; tranches that lived there alone are dead.
+    fn replace_living(&mut self, symbol: SymbolId, ticks: &[TickChange], height: u64) {
+        let of_symbol = |places: &Vec<(SymbolId, Side, i64)>| places.iter().any(|(known, ..)| *known == symbol);
+        let mut before: Vec<_> =
+            self.living.iter().filter(|(_, places)| of_symbol(places)).map(|(tranche, _)| *tranche).collect();
+        before.sort_unstable();
+        for tranche in &before {
+            if let Some(places) = self.living.get_mut(tranche) {
+                places.retain(|(known, ..)| *known != symbol);
+            }
+        }
+        ticks.iter().for_each(|tick| lives(&mut self.living, symbol, tick));
+        for tranche in before {
+            if self.living.get(&tranche).is_some_and(Vec::is_empty) {
+                self.living.remove(&tranche);
+                self.tranches.died(tranche, height);
+            }
+        }
+    }
+
     /// The block's instruments in the order of its pairs, each with the event that lists it if it is new.
     fn introduced(&self, block: &Block, at: At) -> Result<Vec<(Box<str>, Known, Option<Event>)>, Undecodable> {
         let of = |(token_zero, token_one): &(Box<str>, Box<str>)| {

@@ -8,14 +8,18 @@ use super::{
 };
 use connectors::pubsub::{
     header::BatchHeader,
-    parts::{Parts, PartsOffer},
+    parts::{Outstanding, Parts, PartsOffer},
     pull::Pulled,
 };
 use foldhash::{HashMap, HashMapExt};
+use market::batch::BatchName;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Batches whose failures are counted; the oldest are forgotten, and then have as many attempts again.
 const ATTEMPTS_MAX: usize = 4_096;
+
+/// Parts that wait so long for others are looked up in the log.
+const STALE_NS: u64 = 20_000_000_000;
 
 /// What became of a message.
 pub(super) enum Taken {
@@ -25,6 +29,9 @@ pub(super) enum Taken {
     Poison(Original, BatchError),
     /// These are in the way, and come again.
     GiveBack(Vec<Receipt>),
+    /// Parts of a batch that came as a whole before, or that wait for others which may never come: only the log knows
+    /// whether they are needed.
+    Ask(BatchName, Vec<Receipt>),
 }
 
 /// A message without its data.
@@ -41,7 +48,7 @@ struct Part {
 /// Batches on their way in.
 pub(super) struct Arrivals {
     stream: Box<str>,
-    outstanding: usize,
+    outstanding: Outstanding,
     parts: Parts<Part>,
     queue: VecDeque<Arrived>,
     queue_bytes: usize,
@@ -82,19 +89,35 @@ impl Arrivals {
             Ok(header) => header,
             Err(error) => return Taken::Poison(original(vec![data], vec![part]), error),
         };
-        let (height, number) = (header.height, header.part);
-        match self.parts.offer(header, data, part) {
-            PartsOffer::Complete { header, data, messages } => {
+        match self.parts.offer(&header, data, part) {
+            PartsOffer::Complete { data, messages } => {
                 self.again(Arrived { header, original: original(data, messages) });
                 Taken::Nothing
             }
             PartsOffer::Waiting => Taken::Nothing,
+            PartsOffer::Known(part) => Taken::Ask(header.name(), receipts(vec![part])),
             PartsOffer::Displaced(parts) => Taken::GiveBack(receipts(parts)),
-            PartsOffer::Conflict { data, message } => {
-                let error = BatchError::Parts { height, part: number };
-                Taken::Poison(original(vec![data], vec![message]), error)
+            PartsOffer::Conflict { conflict, message } => {
+                let error = BatchError::Parts { height: header.height, part: header.part, source: conflict };
+                Taken::Poison(original(Vec::new(), vec![message]), error)
             }
         }
+    }
+
+    /// Parts that wait so long that the others may have been acknowledged before a restart.
+    pub(super) fn stale(&mut self, now_ns: u64) -> Vec<(BatchName, Vec<Receipt>)> {
+        let limit_ns = now_ns.saturating_sub(STALE_NS);
+        let stale = self.parts.take_stale(|part| part.received_ns < limit_ns);
+        stale.into_iter().map(|batch| (batch.header.name(), receipts(batch.messages))).collect()
+    }
+
+    /// Gives a batch back; all its parts are to come again.
+    pub(super) fn give_back(&mut self, original: Original) {
+        let header = BatchHeader::parse(|name| original.attributes.get(name).map(String::as_str));
+        if let Ok(header) = header {
+            self.parts.forget(&header);
+        }
+        drop(original);
     }
 
     /// Puts a whole batch behind the others.
@@ -144,7 +167,7 @@ impl Arrivals {
     /// Gives everything back.
     pub(super) fn clear(&mut self) {
         self.queue.clear();
-        drop(receipts(self.parts.clear()));
+        drop(receipts(self.parts.take_stale(|_| true).into_iter().flat_map(|batch| batch.messages).collect()));
     }
 }
 

@@ -11,20 +11,20 @@ use super::{
     numbers::{BatchNumbers, count},
     order::Watch,
     rebuild::Rebuilt,
-    tasks::{self, Unreadable},
+    tasks::{self, GapChange, Unreadable},
 };
 use crate::batches::BatchError;
 use connectors::{
     clickhouse::{
         SinkView,
-        batch_log::{BatchLog, Gap},
+        batch_log::{BatchLog, BatchLogError, Gap},
     },
     neutron_dex::{Block, feed::BlockFeed},
     pubsub::pull::{Pull, PullEvent},
 };
 use dataflow::ingest::{Ended, FeedSender};
 use market::{
-    Event, LegId, Tranches,
+    Body, Event, LegId, Tranches,
     batch::{BatchGuard, BatchId, BatchName, Rebuild},
 };
 use std::{
@@ -46,7 +46,8 @@ const END_MAX: Duration = Duration::from_secs(2);
 /// What a task did.
 pub(super) enum Done {
     Decoded(Result<Box<Decoded>, Box<(Arrived, BatchError)>>),
-    Logged(BatchName),
+    Logged(BatchName, Result<(), Option<BatchId>>),
+    Asked(Vec<Receipt>),
     LookedUp(BatchName, Box<Decoded>, Result<(), Option<BatchId>>),
     Read(BatchName, Result<(BatchTimes, Arc<Block>), Unreadable>),
     /// Delivered, or told of the late one.
@@ -88,7 +89,7 @@ pub(super) struct Driver {
     pub(super) held: Held,
     pub(super) cursor: Cursor,
     pub(super) cursor_busy: bool,
-    pub(super) gaps: Vec<Gap>,
+    pub(super) gaps: Vec<GapChange>,
     pub(super) gaps_busy: bool,
     /// Late batches whose changes are still to be told to the lanes.
     pub(super) late: VecDeque<BatchName>,
@@ -112,7 +113,7 @@ impl Driver {
         mut pull: Pull,
         mut stopped: watch::Receiver<bool>,
     ) -> Result<(), Ended> {
-        let mut driver = Self::new(start).await;
+        let Ok(mut driver) = Self::new(start).await else { return Err(Ended) };
         let mut turn = tokio::time::interval(TURN);
         turn.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let ended = loop {
@@ -138,7 +139,7 @@ impl Driver {
         ended
     }
 
-    async fn new(start: BatchStart) -> Self {
+    async fn new(start: BatchStart) -> Result<Self, BatchLogError> {
         let BatchStart { options, log, cursor, listings, tranches, leg, feed, view, restored, known, now_ns, numbers, .. } =
             start;
         let position = cursor.unwrap_or(options.begin_after);
@@ -146,14 +147,20 @@ impl Driver {
         let (marks, stale) = Marks::new(leg, options.behind, now_ns());
         let mut block_feed = Box::new(BlockFeed::new(listings, Arc::clone(&tranches), leg));
         block_feed.known(&known);
-        let guard = super::order::begun(&log, &numbers, position, cursor.is_some()).await;
+        for event in &restored {
+            if let Body::Restored(kept) = &event.body {
+                let ticks: Vec<_> = kept.ticks.iter().flatten().map(|kept| kept.tick).collect();
+                block_feed.alive(event.symbol, &ticks);
+            }
+        }
+        let guard = super::order::begun(&log, &numbers, position, cursor.is_some()).await?;
         numbers.with(|state| {
             state.stream = options.stream.to_string();
             (state.position, state.cursor) = (position, position);
         });
         // The books first, then what says that they are not known to be the last.
         let outbox = restored.into_iter().chain([stale]).collect();
-        Self {
+        Ok(Self {
             arrivals: Arrivals::new(&options),
             base: market::batch::end_of(position),
             options,
@@ -182,7 +189,7 @@ impl Driver {
             tasks: JoinSet::new(),
             polled: Instant::now(),
             polling: false,
-        }
+        })
     }
 
     /// Whether more may come: beyond the memory bound the subscription waits, and its server keeps what it has.
@@ -207,6 +214,7 @@ impl Driver {
                     Taken::Nothing => {}
                     Taken::Poison(original, error) => self.refuse(original, &error),
                     Taken::GiveBack(receipts) => drop(receipts),
+                    Taken::Ask(name, receipts) => self.ask(name, receipts),
                 }
             }
         }
@@ -224,7 +232,8 @@ impl Driver {
                     }
                 }
             }
-            Done::Logged(name) => self.logged(name),
+            Done::Logged(name, logged) => self.logged(name, logged),
+            Done::Asked(receipts) => self.settle(receipts),
             Done::LookedUp(name, decoded, found) => self.looked_up(name, *decoded, found),
             Done::Read(name, read) => self.was_read(name, read),
             Done::Fed(block_feed, fed, result) => {
@@ -262,6 +271,9 @@ impl Driver {
             });
         }
         self.arrivals.unstick();
+        for (name, receipts) in self.arrivals.stale((self.now_ns)()) {
+            self.ask(name, receipts);
+        }
         self.durable();
         self.deliver();
         self.look();
@@ -288,7 +300,8 @@ impl Driver {
         self.cursor_busy = true;
         let (log, numbers, now_ns) = (Arc::clone(&self.log), Arc::clone(&self.numbers), (self.now_ns)());
         self.tasks.spawn(async move {
-            tasks::insist(&numbers, "move the cursor", || log.move_cursor(height, now_ns)).await;
+            // What cannot be written now is written with the next height.
+            drop(tasks::insist(&numbers, "move the cursor", || log.move_cursor(height, now_ns)).await);
             connectors::halt::point("cursor-moved");
             Done::CursorMoved(height)
         });
@@ -322,7 +335,7 @@ impl Driver {
         let until = tokio::time::Instant::now() + END_MAX;
         while !self.tasks.is_empty() {
             match tokio::time::timeout_at(until, self.tasks.join_next()).await {
-                Ok(Some(Ok(Done::Logged(name)))) => {
+                Ok(Some(Ok(Done::Logged(name, Ok(()))))) => {
                     let receipts = self.held.logged(name, 0);
                     self.settle(receipts);
                 }

@@ -56,7 +56,7 @@ pub(super) struct Arrived {
 pub(super) struct Decoded {
     pub(super) header: BatchHeader,
     pub(super) original: Original,
-    pub(super) content: Arc<[u8]>,
+    pub(super) content: Bytes,
     pub(super) block: Arc<Block>,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Entry {
     /// Until it is delivered, as far as there is room.
     pub(super) block: Option<Arc<Block>>,
     /// Until it is in the log.
-    pub(super) content: Option<Arc<[u8]>>,
+    pub(super) content: Option<Bytes>,
     pub(super) receipts: Vec<Receipt>,
     pub(super) delivered: bool,
 }

@@ -9,10 +9,10 @@ use super::{
     held::{Decoded, Original, Receipt},
     numbers::{BatchNumbers, count},
     rebuild::Rebuilt,
-    tasks::{self, Unreadable},
+    tasks::{self, GapChange, Unreadable},
 };
 use connectors::{
-    clickhouse::batch_log::{BatchLog, DeadLetter, DeadState, Gap, GapState, LoggedBatch},
+    clickhouse::batch_log::{BatchLog, BatchLogError, DeadHead, DeadLetter, DeadState, Gap, GapState, LoggedBatch, dead_letter_id},
     neutron_dex::{
         Block,
         feed::{At, BlockFeed},
@@ -48,22 +48,30 @@ impl Watch {
 }
 
 /// The guard of a stream as log and store know it.
-pub(super) async fn begun(log: &BatchLog, numbers: &BatchNumbers, position: u64, any: bool) -> BatchGuard {
+///
+/// # Errors
+/// What is stored cannot be used.
+pub(super) async fn begun(
+    log: &BatchLog,
+    numbers: &BatchNumbers,
+    position: u64,
+    any: bool,
+) -> Result<BatchGuard, BatchLogError> {
     let mut losses = Vec::new();
-    for gap in tasks::insist(numbers, "read the gaps", || log.gaps()).await {
+    for gap in tasks::insist(numbers, "read the gaps", || log.gaps()).await? {
         let known = matches!(gap.state, GapState::Accepted | GapState::Healed);
         if known && gap.through <= position {
             let (hole, healed) = (Hole { after: gap.after, through: gap.through }, gap.state == GapState::Healed);
-            let late = tasks::insist(numbers, "read late batches", || log.names_within(hole.after, hole.through)).await;
-            let late: BTreeMap<_, _> = late.into_iter().map(|name| (name.height, name)).collect();
+            let late = tasks::insist(numbers, "read late batches", || log.names_within(hole.after, hole.through));
+            let late: BTreeMap<_, _> = late.await?.into_iter().map(|name| (name.height, name)).collect();
             losses.push(Loss { hole, healed, late });
         }
     }
     let mut guard = BatchGuard::new(position, any).with_losses(losses);
-    for name in tasks::insist(numbers, "read the log's names", || log.names_above(position)).await {
+    for name in tasks::insist(numbers, "read the log's names", || log.names_above(position)).await? {
         guard.offer(name);
     }
-    guard
+    Ok(guard)
 }
 
 impl Driver {
@@ -100,7 +108,10 @@ impl Driver {
                 });
             }
             // It comes again, and by then there may be room.
-            BatchOffer::Full => tracing::error!(height = name.height, "no room for another batch behind a hole"),
+            BatchOffer::Full => {
+                tracing::error!(height = name.height, "no room for another batch behind a hole");
+                self.arrivals.give_back(decoded.original);
+            }
         }
     }
 
@@ -132,12 +143,19 @@ impl Driver {
         };
         let (log, numbers) = (Arc::clone(&self.log), Arc::clone(&self.numbers));
         self.tasks.spawn(async move {
-            tasks::log(&log, &numbers, batch).await;
-            Done::Logged(name)
+            let logged = tasks::log(&log, &numbers, batch).await;
+            Done::Logged(name, logged)
         });
     }
 
-    pub(super) fn logged(&mut self, name: BatchName) {
+    pub(super) fn logged(&mut self, name: BatchName, logged: Result<(), Option<BatchId>>) {
+        if let Err(known) = logged {
+            let height = name.height;
+            // Somebody else writes this log: what is shown may be another batch than what is kept.
+            tracing::error!(height, "the log has another batch at a height that this process has taken");
+            let error = known.map_or(BatchError::Contradicts { height }, |known| BatchError::Conflict { height, known });
+            self.unusable(name, None, &error);
+        }
         let receipts = self.held.logged(name, self.options.memory_bytes / 2);
         self.settle(receipts);
     }
@@ -149,9 +167,10 @@ impl Driver {
                 Receipt::Message(lease) => lease.ack(),
                 Receipt::Letter(id) => {
                     let (log, numbers) = (Arc::clone(&self.log), Arc::clone(&self.numbers));
+                    let now_ns = (self.now_ns)();
                     self.tasks.spawn(async move {
-                        let replayed = || log.set_dead_state(&id, DeadState::Replayed);
-                        tasks::insist(&numbers, "close a dead letter", replayed).await;
+                        let replayed = || log.set_dead_state(&id, DeadState::Replayed, None, None, now_ns);
+                        drop(tasks::insist(&numbers, "close a dead letter", replayed).await);
                         Done::Settled
                     });
                 }
@@ -167,7 +186,7 @@ impl Driver {
         tracing::warn!(message = &*original.message_id, failures, reason, "a batch cannot be taken");
         if failures < self.options.attempts_max && !letter {
             count(&self.numbers.refused);
-            drop(original);
+            self.arrivals.give_back(original);
             return;
         }
         self.bury(original, failures, reason);
@@ -175,12 +194,14 @@ impl Driver {
 
     fn bury(&mut self, original: Original, attempts: u32, reason: String) {
         let Original { attributes, data, message_id, published_ns, received_ns, receipts, .. } = original;
-        let height = attributes.get("height").and_then(|height| height.parse().ok()).unwrap_or(0);
-        let letter = DeadLetter {
-            height,
+        let (venue, stream, payload) = (self.log.venue(), self.log.stream(), data.concat());
+        let head = DeadHead {
+            id: dead_letter_id(venue, stream, &attributes, &payload),
+            venue: venue.name().into(),
+            stream: stream.into(),
+            height: attributes.get("height").and_then(|height| height.parse().ok()).unwrap_or(0),
             message_id,
             attributes,
-            payload: data.concat(),
             reason: reason.into(),
             attempts,
             state: DeadState::Dead,
@@ -188,12 +209,27 @@ impl Driver {
             received_ns,
             changed_ns: (self.now_ns)(),
         };
+        let letter = DeadLetter { head, payload };
         // A letter that is buried again keeps its place: it is the same one.
         let receipts = receipts.into_iter().filter(|receipt| matches!(receipt, Receipt::Message(_))).collect();
         let (log, numbers) = (Arc::clone(&self.log), Arc::clone(&self.numbers));
         self.tasks.spawn(async move {
-            tasks::bury(&log, &numbers, letter).await;
-            Done::Buried(receipts)
+            let buried = tasks::bury(&log, &numbers, letter).await;
+            Done::Buried(if buried { receipts } else { Vec::new() })
+        });
+    }
+
+    /// Parts of a batch that came as a whole before, or whose others may never come: only the log knows.
+    pub(super) fn ask(&mut self, name: BatchName, receipts: Vec<Receipt>) {
+        let receipts = self.held.also(name, receipts);
+        if receipts.is_empty() {
+            return;
+        }
+        let (log, numbers) = (Arc::clone(&self.log), Arc::clone(&self.numbers));
+        self.tasks.spawn(async move {
+            let there = tasks::look_up(&log, &numbers, name).await.is_ok();
+            // What is not in the log is given back, and comes again with the rest.
+            Done::Asked(if there { receipts } else { Vec::new() })
         });
     }
 
@@ -210,7 +246,7 @@ impl Driver {
             });
         } else if self.starts_rebuild() {
             self.rebuilding = true;
-        } else if let Some(name) = self.late.pop_front() {
+        } else if let Some(name) = self.late.front().copied() {
             self.deliver_late(name);
         } else if let Some(name) = self.guard.next() {
             self.deliver_next(name);
@@ -236,7 +272,8 @@ impl Driver {
     }
 
     fn deliver_late(&mut self, name: BatchName) {
-        let Some((times, block)) = self.block_of(name) else { return };
+        let Some((times, block)) = self.block_of(name) else { return self.read(name) };
+        self.late.pop_front();
         let at = At { received_ns: times.received_ns, venue_ns: times.block_ns, from: self.base };
         self.late_unlogged += 1;
         self.cursor.send(Mark::Late(name));
@@ -278,14 +315,15 @@ impl Driver {
         match (fed, made) {
             (Fed::Batch(name), Ok(())) => {
                 count(&self.numbers.delivered);
-                self.guard.delivered(name);
+                // What a snapshot has passed is told to the store.
+                self.late.extend(self.guard.delivered(name));
                 self.held.delivered(name);
                 connectors::halt::point("batch-delivered");
             }
             (Fed::Batch(name), Err(error)) => self.unusable(name, None, &error),
             (Fed::Late(name), made) => {
                 if let Err(error) = made {
-                    tracing::error!(%error, height = name.height, "a late batch is in the log alone");
+                    self.unusable(name, None, &error);
                 }
             }
             (Fed::Rebuild(rebuild), made) => {
@@ -309,7 +347,7 @@ impl Driver {
             let entry = self.held.get(name)?;
             Some(Original {
                 attributes: BTreeMap::new(),
-                data: entry.content.iter().map(|content| bytes::Bytes::copy_from_slice(content)).collect(),
+                data: entry.content.iter().cloned().collect(),
                 message_id: entry.message_id.clone(),
                 published_ns: entry.times.published_ns,
                 received_ns: entry.times.received_ns,
@@ -321,6 +359,7 @@ impl Driver {
             original.attributes = attributes_of(&self.options.stream, name);
             self.bury(original, 1, reason);
         }
+        self.late.retain(|late| *late != name);
         self.guard.refused(name);
         self.held.delivered(name);
     }
@@ -344,6 +383,7 @@ impl Driver {
             Ok((times, block)) => self.held.put_logged(name, times, block),
             Err(Unreadable::Missing) => {
                 tracing::error!(height = name.height, "a batch has vanished from the log: it is missing now");
+                self.late.retain(|late| *late != name);
                 self.guard.refused(name);
             }
             Err(Unreadable::Undecodable(original, error)) => self.unusable(name, Some(*original), &error),
@@ -401,7 +441,7 @@ impl Driver {
             }
             Mark::Healed(holes) => {
                 for hole in holes {
-                    self.note(hole, GapState::Healed, 0);
+                    self.note(hole, GapState::Healed);
                 }
             }
             Mark::Through(_) | Mark::Rebuilt => {}
@@ -414,19 +454,19 @@ impl Driver {
         let hole = self.guard.hole();
         if self.watch.open.map(|(open, ..)| open) != hole {
             if let Some((before, _)) = self.watch.shown() {
-                self.close(before, now_ns);
+                self.close(before);
             }
             self.watch.open = hole.map(|hole| (hole, now, now_ns));
             self.watch.lasted = false;
         }
-        if let Some((hole, since, since_ns)) = self.watch.open
+        if let Some((hole, since, _)) = self.watch.open
             && !self.watch.lasted
             && now.duration_since(since) >= self.options.hole
         {
             self.watch.lasted = true;
             count(&self.numbers.holes);
             tracing::error!(after = hole.after, through = hole.through, "batches are missing");
-            self.note(hole, GapState::Open, since_ns);
+            self.note(hole, GapState::Open);
         }
         let lasted = self.watch.shown().is_some();
         let busy = self.guard.next().is_some() || !self.arrivals.is_empty() || self.decoding > 0;
@@ -436,27 +476,16 @@ impl Driver {
     }
 
     /// A hole that has shown is none any longer, because it was filled or has become smaller.
-    fn close(&mut self, hole: Hole, now_ns: u64) {
+    fn close(&mut self, hole: Hole) {
         let accepted = self.guard.losses().iter().any(|loss| loss.hole == hole && !loss.healed);
         if !accepted {
             tracing::info!(after = hole.after, through = hole.through, "missing batches have come");
-            self.note(hole, GapState::Filled, now_ns);
+            self.note(hole, GapState::Filled);
         }
     }
 
-    fn note(&mut self, hole: Hole, state: GapState, since_ns: u64) {
-        let changed_ns = (self.now_ns)();
-        let known = self.gaps.iter().rev().find(|gap| (gap.after, gap.through) == (hole.after, hole.through)).cloned();
-        let blank = Gap {
-            after: hole.after,
-            through: hole.through,
-            state,
-            operator: Box::default(),
-            note: Box::default(),
-            since_ns,
-            changed_ns,
-        };
-        self.gaps.push(Gap { state, changed_ns, ..known.unwrap_or(blank) });
+    fn note(&mut self, hole: Hole, state: GapState) {
+        self.gaps.push(GapChange { hole, state, now_ns: (self.now_ns)() });
     }
 
     /// Asks the store now and then what an operator wants: losses accepted, dead letters tried again.
@@ -467,7 +496,10 @@ impl Driver {
         (self.polling, self.polled) = (true, Instant::now());
         let (log, numbers) = (Arc::clone(&self.log), Arc::clone(&self.numbers));
         if self.guard.hole().is_some() {
-            self.tasks.spawn(async move { Done::Polled(tasks::insist(&numbers, "read the gaps", || log.gaps()).await) });
+            self.tasks.spawn(async move {
+                let gaps = tasks::insist(&numbers, "read the gaps", || log.gaps()).await;
+                Done::Polled(gaps.unwrap_or_default())
+            });
         } else {
             self.tasks.spawn(async move {
                 let (letters, unreadable) = tasks::letters(&log, &numbers).await;

@@ -9,7 +9,7 @@ use super::{
     rebuild::{Begun, Rebuilding, Rebuilt},
 };
 use connectors::{
-    clickhouse::batch_log::{BatchLog, BatchLogError, DeadLetter, Gap, LoggedBatch},
+    clickhouse::batch_log::{BatchLog, BatchLogError, DeadLetter, DeadState, Gap, GapState, Logged, LoggedBatch},
     neutron_dex::{Block, message},
     pubsub::{content, header::BatchHeader},
 };
@@ -24,21 +24,31 @@ use std::{sync::Arc, time::Duration};
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// Repeats a write until the store takes it.
-pub(super) async fn insist<T, F>(numbers: &BatchNumbers, what: &str, mut attempt: impl FnMut() -> F) -> T
+/// Repeats a read or write until the store answers.
+///
+/// # Errors
+/// What another attempt would not change.
+pub(super) async fn insist<T, F>(
+    numbers: &BatchNumbers,
+    what: &str,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T, BatchLogError>
 where
     F: Future<Output = Result<T, BatchLogError>>,
 {
     let mut pause = PAUSE_MIN;
     loop {
-        match attempt().await {
-            Ok(done) => return done,
-            Err(error) => {
-                count(&numbers.store_failures);
-                let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, what, "the store did not take it, and is asked again");
-            }
+        let error = match attempt().await {
+            Ok(done) => return Ok(done),
+            Err(error) => error,
+        };
+        count(&numbers.store_failures);
+        let text = &error as &dyn std::error::Error;
+        if !error.passes() {
+            tracing::error!(error = text, what, "what the store has cannot be used");
+            return Err(error);
         }
+        tracing::warn!(error = text, what, "the store did not do it, and is asked again");
         tokio::time::sleep(pause).await;
         pause = PAUSE_MAX.min(pause.saturating_mul(2));
     }
@@ -57,15 +67,8 @@ pub(super) fn decode(arrived: Arrived, content_bytes_max: usize) -> Result<Decod
 
 fn decoded(arrived: &Arrived, content_bytes_max: usize) -> Result<(Vec<u8>, Block), BatchError> {
     let header = &arrived.header;
-    let packed = match &*arrived.original.data {
-        [one] => one.clone(),
-        parts => parts.concat().into(),
-    };
-    let content = content::unpack(header.encoding, &packed, content_bytes_max)?;
-    let found = content::batch_id(&content);
-    if found != header.id {
-        return Err(BatchError::Digest { named: header.id, found });
-    }
+    // It is the one that its attributes name, or an error.
+    let content = content::open(header, &arrived.original.data, content_bytes_max)?;
     let block = read(header.kind, &content)?;
     if block.height != header.height {
         return Err(BatchError::Height { named: header.height, found: block.height });
@@ -80,17 +83,22 @@ fn read(kind: BatchKind, content: &[u8]) -> Result<Block, BatchError> {
     })
 }
 
-/// Inserts a batch into the log.
-pub(super) async fn log(log: &BatchLog, numbers: &BatchNumbers, batch: LoggedBatch) {
-    insist(numbers, "log", || log.insert(&batch)).await;
+/// Inserts a batch into the log; gives the id of another one that is there at its height.
+pub(super) async fn log(log: &BatchLog, numbers: &BatchNumbers, batch: LoggedBatch) -> Result<(), Option<BatchId>> {
+    match insist(numbers, "log a batch", || log.insert(&batch)).await {
+        Ok(Logged::New | Logged::Known) => {}
+        Ok(Logged::Contradicts { known }) => return Err(Some(known)),
+        Err(_) => return Err(None),
+    }
     count(&numbers.logged);
     connectors::halt::point("batch-logged");
+    Ok(())
 }
 
 /// Why a batch of the log cannot be used.
 #[derive(Debug)]
 pub(super) enum Unreadable {
-    /// It is not there any more.
+    /// It is not there any more, or damaged.
     Missing,
     /// It cannot be decoded.
     Undecodable(Box<Original>, BatchError),
@@ -103,7 +111,7 @@ pub(super) async fn read_logged(
     name: BatchName,
 ) -> Result<(BatchTimes, Arc<Block>), Unreadable> {
     let found = insist(numbers, "read the log", || log.read(name.height, name.kind)).await;
-    let Some(found) = found else { return Err(Unreadable::Missing) };
+    let Ok(Some(found)) = found else { return Err(Unreadable::Missing) };
     let times = BatchTimes {
         block_ns: found.block_time_ns,
         published_ns: found.published_ns,
@@ -132,26 +140,41 @@ pub(super) async fn read_logged(
 }
 
 /// Whether the log has that very batch at a height: `Ok` if so, else what it has.
-pub(super) async fn look_up(
-    log: &BatchLog,
-    numbers: &BatchNumbers,
-    name: BatchName,
-) -> Result<(), Option<BatchId>> {
-    let found = insist(numbers, "look into the log", || log.id_at(name.height, name.kind)).await;
+pub(super) async fn look_up(log: &BatchLog, numbers: &BatchNumbers, name: BatchName) -> Result<(), Option<BatchId>> {
+    let found = insist(numbers, "look into the log", || log.id_at(name.height, name.kind)).await.ok().flatten();
     if found == Some(name.id) { Ok(()) } else { Err(found) }
 }
 
-/// Puts a batch into the dead letters.
-pub(super) async fn bury(log: &BatchLog, numbers: &BatchNumbers, letter: DeadLetter) {
-    insist(numbers, "bury a batch", || log.bury(&letter)).await;
-    count(&numbers.dead_letters);
+/// Puts a batch into the dead letters; whether it is there.
+pub(super) async fn bury(log: &BatchLog, numbers: &BatchNumbers, letter: DeadLetter) -> bool {
+    let buried = insist(numbers, "bury a batch", || log.bury(&letter)).await.is_ok();
+    if buried {
+        count(&numbers.dead_letters);
+    }
     connectors::halt::point("batch-buried");
+    buried
 }
 
-/// Notes gaps, in order.
-pub(super) async fn note_gaps(log: &BatchLog, numbers: &BatchNumbers, gaps: Vec<Gap>) {
-    for gap in gaps {
-        insist(numbers, "note a gap", || log.note_gap(&gap)).await;
+/// A gap that has become something else.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GapChange {
+    pub(super) hole: Hole,
+    pub(super) state: GapState,
+    pub(super) now_ns: u64,
+}
+
+/// Notes what became of gaps, in order.
+pub(super) async fn note_gaps(log: &BatchLog, numbers: &BatchNumbers, changes: Vec<GapChange>) {
+    for GapChange { hole, state, now_ns } in changes {
+        // What cannot be noted is in the process's own log.
+        let noted = insist(numbers, "note a gap", || async move {
+            let known = log.open_gap(hole, now_ns).await?;
+            if known.state == state || state == GapState::Open {
+                return Ok(());
+            }
+            log.note_gap(&Gap { state, changed_ns: now_ns.max(known.changed_ns.saturating_add(1)), ..known }).await
+        });
+        drop(noted.await);
     }
 }
 
@@ -167,10 +190,12 @@ pub(super) async fn rebuild(
     let mut rebuilding = Rebuilding::default();
     let from = match rebuild {
         Rebuild::From(after) => {
-            for tick in insist(numbers, "read the state before a loss", || log.state_at(after)).await {
+            let ticks = insist(numbers, "read the state before a loss", || log.state_at(after)).await;
+            for tick in ticks.map_err(|_| Unreadable::Missing)? {
+                let Some((token_0, token_1)) = message::assets(&tick.symbol) else { continue };
                 rebuilding.begin(&Begun {
-                    token_0: &tick.asset_0,
-                    token_1: &tick.asset_1,
+                    token_0: &token_0,
+                    token_1: &token_1,
                     side: tick.side,
                     tick_index: tick.tick_index,
                     fee: tick.fee,
@@ -187,6 +212,7 @@ pub(super) async fn rebuild(
         }
     };
     let names = insist(numbers, "read the log's names", || log.names_above(from)).await;
+    let names = names.map_err(|_| Unreadable::Missing)?;
     let blocks = names.into_iter().filter(|name| name.kind == BatchKind::Block && name.height <= position);
     for name in blocks {
         let (_, block) = read_logged(log, numbers, name).await?;
@@ -218,19 +244,20 @@ pub(super) async fn letters(
     log: &BatchLog,
     numbers: &BatchNumbers,
 ) -> (Vec<Arrived>, Vec<(Original, BatchError)>) {
-    let ids = insist(numbers, "read the dead letters", || log.wanted()).await;
+    let wanted = insist(numbers, "read the dead letters", || log.dead(Some(DeadState::Replay))).await;
     let (mut arrived, mut unreadable) = (Vec::new(), Vec::new());
-    for id in ids {
-        let Some(letter) = insist(numbers, "read a dead letter", || log.dead_letter(&id)).await else { continue };
-        let header = BatchHeader::parse(|name| letter.attributes.get(name).map(String::as_str));
+    for head in wanted.unwrap_or_default() {
+        let letter = insist(numbers, "read a dead letter", || log.dead_letter(&head.id)).await;
+        let Ok(Some(DeadLetter { head, payload })) = letter else { continue };
+        let header = BatchHeader::parse(|name| head.attributes.get(name).map(String::as_str));
         let original = Original {
-            attributes: letter.attributes,
-            data: vec![letter.payload.into()],
-            message_id: letter.message_id,
-            published_ns: letter.published_ns,
-            received_ns: letter.received_ns,
-            attempt: letter.attempts.saturating_add(1),
-            receipts: vec![Receipt::Letter(id)],
+            attributes: head.attributes,
+            data: vec![payload.into()],
+            message_id: head.message_id,
+            published_ns: head.published_ns,
+            received_ns: head.received_ns,
+            attempt: head.attempts.saturating_add(1),
+            receipts: vec![Receipt::Letter(head.id)],
         };
         match header {
             Ok(header) => arrived.push(Arrived { header, original }),

@@ -10,7 +10,7 @@ use crate::{
 };
 use connectors::{
     clickhouse::SinkView,
-    pubsub::{client::PubSubAddress, pull::PullOptions},
+    pubsub::{client::PubSubAddress, parts::Outstanding, pull::PullOptions},
     venue_feed::listings::Listings,
 };
 use dataflow::ingest::FeedSender;
@@ -60,7 +60,7 @@ pub(super) fn start(
     };
     let start = BatchStart {
         options: options(config),
-        address: PubSubAddress::of(Some(&*settings.endpoint).filter(|endpoint| !endpoint.is_empty())),
+        address: PubSubAddress::from_env(Some(&*settings.endpoint).filter(|endpoint| !endpoint.is_empty()))?,
         pull,
         log: store.batch_log(&settings.stream),
         cursor,
@@ -88,6 +88,6 @@ fn options(config: &Config) -> BatchOptions {
         memory_bytes: settings.memory_bytes,
         content_bytes_max: settings.batch_bytes,
         parts_bytes: settings.outstanding_bytes / PARTS_SHARE,
-        outstanding: settings.outstanding_messages,
+        outstanding: Outstanding { messages: settings.outstanding_messages, bytes: settings.outstanding_bytes },
     }
 }

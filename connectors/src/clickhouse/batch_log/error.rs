@@ -100,6 +100,14 @@ pub enum BatchLogError {
     },
 }
 
+impl BatchLogError {
+    /// Whether it may pass: the store is away, busy or refuses for now, so that the same attempt is right later.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        matches!(self, Self::Store { .. } | Self::TimedOut { .. } | Self::Swallowed { .. })
+    }
+}
+
 pub(super) fn failed(action: &'static str) -> impl FnOnce(clickhouse::error::Error) -> BatchLogError {
     move |source| BatchLogError::Store { action, source }
 }
