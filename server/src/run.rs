@@ -24,7 +24,9 @@ use crate::{
 };
 use connectors::{
     capture::CaptureError,
-    clickhouse::{SinkError, SinkReport, SinkView, child::PARENT_FLUSH_MAX, sink::SinkInput},
+    clickhouse::{
+        BatchStreams, RestoreBatches, SinkError, SinkReport, SinkView, child::PARENT_FLUSH_MAX, sink::SinkInput,
+    },
     halt,
     live::{LiveError, LiveVenue, protocol::Listed},
     venue_feed::listings::Listings,
@@ -35,7 +37,7 @@ use dataflow::{
     ingest::{Credit, IngestConfig, Pace, feed},
     lane::LaneConfig,
 };
-use market::{Directory, Event, Venue, guard::Limits, instrument::DirectoryFull};
+use market::{Directory, Event, LegId, Venue, guard::Limits, instrument::DirectoryFull};
 use origin::{SourceEnd, SourceStart, live_venues, start_source};
 use std::{
     fs::{File, TryLockError},
@@ -181,7 +183,8 @@ pub async fn run(
     }
     let checkpoints = Arc::new(CheckpointView::default());
     let (bumps, bumped) = Bumps::open(&config.data_dir, Arc::clone(&directory)).map_err(RunError::DataDirectory)?;
-    let kept = restore::load(&config.data_dir, store.as_ref(), &checkpoints).await?.without_outdated(&bumped);
+    let kept = restore::load(&config.data_dir, store.as_ref(), &checkpoints, &RestoreBatches::default()).await?;
+    let kept = kept.without_outdated(&bumped);
     let journal = EpochJournal::open(&config.data_dir)?;
     let journal = match &store {
         Some(store) => journal.shared(store.epoch_blocks()),
@@ -197,7 +200,7 @@ pub async fn run(
     let listings = Arc::new(if epoch > FIRST_BLOCK { listings.after_others() } else { listings });
 
     let books = kept.instruments.iter().filter(|kept| kept.restored.ticks.is_some()).count();
-    let restored = restore::events(kept.instruments, &directory, epoch, unix_ns())?;
+    let restored = restore::events(kept.instruments, &kept.outdated, &directory, LegId(0), epoch, unix_ns())?;
     let begin = Begin { generation: epoch, listings, restored, books, checkpoints: Arc::clone(&checkpoints), bumps };
     let mut pipeline = Pipeline::start(config, begin, &part)?;
     let shared = Shared {
@@ -306,7 +309,8 @@ fn open_sink(store: Option<Store>, config: &Config, epoch: u64, directory: &Arc<
     let Some(store) = store else { return StorePart { store: None, queue: None, view: None, sink: None } };
     // The epoch block is this start's own, so its tokens meet no other start's.
     let identity = format!("run-{epoch}");
-    let (queue, view, sink) = store.start_sink(&identity, writer_options(config), Arc::clone(directory));
+    let (queue, view, sink) =
+        store.start_sink(&identity, writer_options(config), Arc::clone(directory), BatchStreams::default());
     StorePart { store: Some(store), queue: Some(queue), view: Some(view), sink: Some(sink) }
 }
 

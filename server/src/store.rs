@@ -4,7 +4,7 @@
 
 use crate::{config::Config, exit::Exit};
 use connectors::clickhouse::{
-    EpochBlocks, RestoreError, RestoredState, StoreAddress,
+    BatchStreams, EpochBlocks, RestoreBatches, RestoreError, RestoredState, StoreAddress,
     child::{self, ChildOptions, EngineChild},
     engine::EngineError,
     fetch::FetchError,
@@ -128,8 +128,8 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Restore`].
-    pub async fn restore(&self) -> Result<RestoredState, StoreError> {
-        let state = restore::restore(&self.address.client()).await?;
+    pub async fn restore(&self, batches: &RestoreBatches) -> Result<RestoredState, StoreError> {
+        let state = restore::restore(&self.address.client(), batches).await?;
         let ticks: usize = state.instruments.iter().flat_map(|found| &found.restored.ticks).map(Vec::len).sum();
         let healed = state.healed;
         tracing::info!(
@@ -137,6 +137,7 @@ impl Store {
             ticks,
             ?healed,
             buried = state.buried,
+            cursors = ?state.cursors,
             "the store's state"
         );
         Ok(state)
@@ -174,17 +175,18 @@ impl Store {
         Ok((epochs, greatest))
     }
 
-    /// Starts the sink. Its tokens are deterministic within the stream's identity.
+    /// Starts the sink. Its tokens are deterministic within the stream's identity, those of blocks everywhere.
     #[must_use]
     pub fn start_sink(
         &self,
         identity: &str,
         options: WriterOptions,
         directory: Arc<Directory>,
+        batches: BatchStreams,
     ) -> (mpsc::Sender<SinkInput>, Arc<SinkView>, JoinHandle<Result<SinkReport, SinkError>>) {
         let (sender, receiver) = mpsc::channel(SINK_QUEUE_MAX);
         let view = Arc::new(SinkView::default());
-        let writer = StoreWriter::new(identity, options);
+        let writer = StoreWriter::new(identity, options).with_batches(batches);
         let client = self.address.client();
         let sink = run_sink(client, writer, receiver, directory, Arc::clone(&view), SinkOptions::default());
         (sender, view, tokio::spawn(sink))
