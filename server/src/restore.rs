@@ -8,8 +8,11 @@ use crate::{
     checkpoint::{self, CheckpointView},
     store::{Store, StoreError},
 };
-use connectors::halt;
-use foldhash::{HashMap, HashMapExt};
+use connectors::{
+    clickhouse::{BatchCursor, RestoreBatches, restore::in_epoch},
+    halt,
+};
+use foldhash::{HashMap, HashMapExt, HashSet};
 use market::{Body, Directory, Event, LegId, Listing, Restored, Venue, instrument::DirectoryFull};
 use std::path::Path;
 
@@ -22,13 +25,23 @@ pub struct Kept {
     pub epochs: HashMap<Box<str>, u64>,
     /// The least epoch that was never used, as far as store and checkpoint know.
     pub epoch_least: u64,
+    /// The cursors of batch streams.
+    pub cursors: Vec<BatchCursor>,
+    /// Books of log streams, by `venue/symbol`, that were shown in a greater epoch than they are kept in.
+    pub outdated: HashSet<Box<str>>,
 }
 
 impl Kept {
     /// Without the books of streams that were shown in a greater epoch than their book's: where such a stream stood is
     /// not known, so it opens a new epoch with its first snapshot.
+    ///
+    /// A book that goes on from a log stays: no venue sends it again, and where it stands the cursor tells. It is noted,
+    /// and [`events`] brings it to a new epoch, above the one that was shown.
     #[must_use]
     pub fn without_outdated(mut self, bumped: &HashMap<Box<str>, u64>) -> Self {
+        let name = |instrument: &RestoredInstrument| format!("{}/{}", instrument.venue, instrument.symbol);
+        let from_log = self.instruments.iter().filter(|instrument| instrument.restored.from_log);
+        let from_log: HashSet<String> = from_log.map(name).collect();
         for (name, epoch) in bumped {
             if self.epochs.get(name).is_some_and(|reached| reached < epoch) {
                 tracing::info!(
@@ -37,11 +50,16 @@ impl Kept {
                     "its last epoch was shown and not kept: it opens a new one"
                 );
                 self.epochs.remove(name);
+                if from_log.contains(&**name) {
+                    self.outdated.insert(name.clone());
+                }
             }
         }
-        let epochs = &self.epochs;
-        let name = |instrument: &RestoredInstrument| format!("{}/{}", instrument.venue, instrument.symbol);
-        self.instruments.retain(|instrument| epochs.contains_key(name(instrument).as_str()));
+        let (epochs, outdated) = (&self.epochs, &self.outdated);
+        self.instruments.retain(|instrument| {
+            let name = name(instrument);
+            epochs.contains_key(name.as_str()) || outdated.contains(name.as_str())
+        });
         self
     }
 }
@@ -50,11 +68,17 @@ impl Kept {
 ///
 /// # Errors
 /// [`StoreError`]. A checkpoint that cannot be used is none.
-pub async fn load(data_dir: &Path, store: Option<&Store>, view: &CheckpointView) -> Result<Kept, StoreError> {
+pub async fn load(
+    data_dir: &Path,
+    store: Option<&Store>,
+    view: &CheckpointView,
+    batches: &RestoreBatches,
+) -> Result<Kept, StoreError> {
     let checkpoint = checkpoint::load(data_dir, view);
     let mut kept = Kept { epoch_least: 1, ..Kept::default() };
     if let Some(store) = store {
-        kept.instruments = store.restore().await?.instruments;
+        let state = store.restore(batches).await?;
+        (kept.instruments, kept.cursors) = (state.instruments, state.cursors);
         let (epochs, greatest) = store.epochs().await?;
         kept.epochs = epochs;
         kept.epoch_least = greatest.saturating_add(1);
@@ -84,7 +108,8 @@ pub fn merge(store: Vec<RestoredInstrument>, checkpoint: Vec<RestoredInstrument>
     for (at, instrument) in merged.iter().enumerate() {
         places.insert((instrument.venue, instrument.symbol.clone()), at);
     }
-    for instrument in checkpoint.into_iter().filter(|instrument| !instrument.restored.from_log) {
+    let of_log = |instrument: &RestoredInstrument| instrument.restored.from_log || instrument.venue.sends_batches();
+    for instrument in checkpoint.into_iter().filter(|instrument| !of_log(instrument)) {
         let place = places.get(&(instrument.venue, instrument.symbol.clone())).and_then(|at| merged.get_mut(*at));
         match place {
             None => merged.push(instrument),
@@ -96,21 +121,29 @@ pub fn merge(store: Vec<RestoredInstrument>, checkpoint: Vec<RestoredInstrument>
 }
 
 /// What brings kept books into the lanes, to be fed before anything else of their instruments: each one's listing, then
-/// its book. New epochs are taken from `block` on.
+/// its book. New epochs are taken from `block` on. Books that go on from a log come on the `batches` leg, and the
+/// `outdated` of these in the epoch `block`: they were shown in a later one than they are kept in, and a version never
+/// goes back on a screen. Their ticks come to it as well, since the log repeats its events in it.
 ///
 /// # Errors
 /// [`DirectoryFull`].
 pub fn events(
     kept: Vec<RestoredInstrument>,
+    outdated: &HashSet<Box<str>>,
     directory: &Directory,
+    batches: LegId,
     block: u64,
     now_ns: u64,
 ) -> Result<Vec<Event>, DirectoryFull> {
     let mut events = Vec::with_capacity(kept.len().saturating_mul(2));
-    for RestoredInstrument { venue, symbol, asset_0, asset_1, restored } in kept {
+    for RestoredInstrument { venue, symbol, asset_0, asset_1, mut restored } in kept {
         let instrument = directory.intern(venue, &symbol, &asset_0, &asset_1)?;
+        if restored.from_log && outdated.contains(&*instrument.text) {
+            restored = in_epoch(restored, block);
+        }
         let listing = Listing { venue, pair: instrument.pair, epoch: restored.version.epoch, block };
-        let event = |body| Event::of(instrument.id, LegId(0), now_ns, 0, body);
+        let leg = if restored.from_log { batches } else { LegId(0) };
+        let event = |body| Event::of(instrument.id, leg, now_ns, 0, body);
         events.extend([event(Body::Listing(listing)), event(Body::Restored(Box::new(restored)))]);
     }
     Ok(events)

@@ -8,7 +8,7 @@ mod batches;
 mod origin;
 
 use crate::{
-    batches::{BatchNumbers, BatchSource},
+    batches::BatchSource,
     bumps::Bumps,
     checkpoint::{CheckpointTaker, CheckpointView, TakerConfig},
     config::{Config, SourceKind},
@@ -18,18 +18,18 @@ use crate::{
     http::{self, Shared},
     hub::{Hub, HubConfig},
     raw_log::RawLog,
-    restore::{self, RestoredInstrument, Sources},
+    restore::{self, RestoredInstrument},
     socket::Admission,
     source::{self, SourceControl},
-    store::{Sharing, Store, StoreError, writer_options},
+    store::{BATCH_VENUE, Sharing, Store, StoreError, writer_options},
     tape::{self, LagBounds, Tape, TapeEnd, TapeHandle, TapeInput},
 };
 use connectors::{
     capture::CaptureError,
     clickhouse::{
-        SinkError, SinkReport, SinkView,
+        BatchStream, BatchStreams, RestoreBatches, SinkError, SinkReport, SinkView,
         child::PARENT_FLUSH_MAX,
-        sink::{BatchStream, SinkInput, SinkNames},
+        sink::SinkInput,
     },
     halt,
     live::{LiveError, LiveVenue, protocol::Listed},
@@ -42,8 +42,8 @@ use dataflow::{
     ingest::{Credit, FeedSender, IngestConfig, Pace, feed},
     lane::LaneConfig,
 };
-use market::{Directory, Event, LegId, Tranches, Venue, guard::Limits, instrument::DirectoryFull};
-use origin::{BATCH_LEG, BATCH_VENUE, SourceEnd, SourceStart, live_venues, start_source};
+use market::{Directory, Event, LegId, Venue, guard::Limits, instrument::DirectoryFull};
+use origin::{BATCH_LEG, SourceEnd, SourceStart, live_venues, start_source};
 use std::{
     fs::{File, TryLockError},
     io,
@@ -189,12 +189,13 @@ pub async fn run(
     if config.store.enabled {
         store = Some(Store::open(config, Sharing::Own).await?);
     }
-    let tranches = Arc::new(Tranches::default());
     let checkpoints = Arc::new(CheckpointView::default());
     let (bumps, bumped) = Bumps::open(&config.data_dir, Arc::clone(&directory)).map_err(RunError::DataDirectory)?;
+    let streams = batch_streams(config);
     let begin_after = config.pubsub.begin_after;
-    let from = Sources { store: store.as_ref(), tranches: &tranches, begin_after };
-    let kept = restore::load(&config.data_dir, from, &checkpoints).await?.without_outdated(&bumped);
+    let from = RestoreBatches { batches: streams.clone(), begin_after };
+    let kept = restore::load(&config.data_dir, store.as_ref(), &checkpoints, &from).await?;
+    let kept = kept.without_outdated(&bumped);
     let journal = EpochJournal::open(&config.data_dir)?;
     let journal = match &store {
         Some(store) => journal.shared(store.epoch_blocks()),
@@ -202,17 +203,20 @@ pub async fn run(
     };
     let epoch = journal.next(kept.epoch_least).await?;
     halt::point("epoch-reserved");
-    let mut part = open_sink(store, config, epoch, (&directory, &tranches));
+    let tranches = Arc::clone(&streams.tranches);
+    let mut part = open_sink(store, config, epoch, (&directory, streams));
     let live = live_venues(config);
     let listings = subscribed(listings(config, &directory), &live);
     let listings = told(listings, &source::venue_listings(&live).await);
     let listings = listings.with_epochs(kept.epochs, epoch).with_tranches(tranches);
     let listings = Arc::new(if epoch > FIRST_BLOCK { listings.after_others() } else { listings });
 
-    let (logged, kept): (Vec<_>, Vec<_>) = kept.instruments.into_iter().partition(|kept| kept.restored.from_log);
-    let books = kept.iter().filter(|kept| kept.restored.ticks.is_some()).count();
-    let restored = restore::events(kept, &directory, epoch, (LegId(0), unix_ns()))?;
-    let batches = batch_begin(config, &part, logged, (&directory, epoch)).await?;
+    let (logged, kept_books): (Vec<_>, Vec<_>) =
+        kept.instruments.into_iter().partition(|kept| kept.restored.from_log);
+    let books = kept_books.iter().filter(|kept| kept.restored.ticks.is_some()).count();
+    let events = |books| restore::events(books, &kept.outdated, &directory, BATCH_LEG, epoch, unix_ns());
+    let restored = events(kept_books)?;
+    let batches = batch_begin(config, &part, logged, events).await?;
     let numbers = batches.as_ref().map(|begin| Arc::clone(&begin.numbers));
     let checkpoint_view = Arc::clone(&checkpoints);
     let begin = Begin { generation: epoch, listings, restored, books, batches, checkpoints: checkpoint_view, bumps };
@@ -252,13 +256,20 @@ pub async fn run(
     ended.and(down)
 }
 
+/// The batch stream that is configured, if any.
+fn batch_streams(config: &Config) -> BatchStreams {
+    let stream = BatchStream { leg: BATCH_LEG, venue: BATCH_VENUE, stream: config.pubsub.stream.as_str().into() };
+    let streams = if config.pubsub.is_wanted() { vec![stream] } else { Vec::new() };
+    BatchStreams { streams, ..BatchStreams::default() }
+}
+
 /// What the batch stream begins with, if there is one. Without it the books of its log are left alone: nothing would ever
 /// tell that they are out of date.
 async fn batch_begin(
     config: &Config,
     part: &StorePart,
     kept: Vec<RestoredInstrument>,
-    (directory, epoch): (&Directory, u64),
+    events: impl Fn(Vec<RestoredInstrument>) -> Result<Vec<Event>, DirectoryFull>,
 ) -> Result<Option<BatchBegin>, RunError> {
     let Some(store) = part.store.as_ref().filter(|_| config.pubsub.is_wanted()) else {
         if !kept.is_empty() {
@@ -267,11 +278,8 @@ async fn batch_begin(
         return Ok(None);
     };
     let cursor = store.batch_log(&config.pubsub.stream).cursor().await.map_err(StoreError::from)?;
-    let names: Vec<_> = kept.iter().map(|kept| format!("{}/{}", kept.venue, kept.symbol)).collect();
-    let restored = restore::events(kept, directory, epoch, (BATCH_LEG, unix_ns()))?;
-    let known = names.iter().filter_map(|name| directory.find(name)).collect();
-    let numbers = Arc::new(BatchNumbers::default());
-    Ok(Some(BatchBegin { cursor, restored, known, numbers }))
+    let restored = events(kept)?;
+    Ok(Some(BatchBegin { cursor, restored, numbers: Arc::default() }))
 }
 
 /// Holds the data directory for this process, with or without a store in it; the lock goes with the process.
@@ -346,16 +354,13 @@ fn open_sink(
     store: Option<Store>,
     config: &Config,
     epoch: u64,
-    (directory, tranches): (&Arc<Directory>, &Arc<Tranches>),
+    (directory, streams): (&Arc<Directory>, BatchStreams),
 ) -> StorePart {
     let Some(store) = store else { return StorePart { store: None, queue: None, view: None, sink: None } };
     // The epoch block is this start's own, so its tokens meet no other start's.
     let identity = format!("run-{epoch}");
-    let stream = config.pubsub.stream.as_str().into();
-    let stream = BatchStream { leg: BATCH_LEG, venue: BATCH_VENUE, stream };
-    let names = SinkNames { directory: Arc::clone(directory), tranches: Arc::clone(tranches) };
-    let batches = config.pubsub.is_wanted().then_some(stream);
-    let (queue, view, sink) = store.start_sink(&identity, writer_options(config), names, batches);
+    let (queue, view, sink) =
+        store.start_sink(&identity, writer_options(config), Arc::clone(directory), streams);
     StorePart { store: Some(store), queue: Some(queue), view: Some(view), sink: Some(sink) }
 }
 

@@ -4,7 +4,8 @@
 
 use crate::{config::Config, exit::Exit};
 use connectors::clickhouse::{
-    EpochBlocks, RestoreError, RestoredState, StoreAddress,
+    BatchStreams, EpochBlocks, RestoreBatches, RestoreError, RestoredState, StoreAddress,
+    batch_log::{BatchLog, BatchLogError},
     child::{self, ChildOptions, EngineChild},
     engine::EngineError,
     fetch::FetchError,
@@ -16,12 +17,15 @@ use connectors::clickhouse::{
     writer::{StoreWriter, WriterOptions},
 };
 use foldhash::{HashMap, HashMapExt};
-use market::Directory;
+use market::{Directory, Venue};
 use std::{ffi::OsString, path::PathBuf, sync::Arc};
 use tokio::{sync::mpsc, task::JoinHandle};
 
 /// The hidden subcommand that serves the embedded engine.
 pub const ENGINE_COMMAND: &str = "engine";
+
+/// The venue whose batches are taken.
+pub const BATCH_VENUE: Venue = Venue::NeutronDex;
 
 /// Events between the hub and the sink; each is at most one venue event, and the sink's own bound is in bytes.
 const SINK_QUEUE_MAX: usize = 4_096;
@@ -38,6 +42,9 @@ pub enum StoreError {
     /// Its content cannot be read.
     #[error("the store cannot be read")]
     Read(#[from] ReadError),
+    /// The log of a batch stream cannot be used.
+    #[error("the log of the batch stream cannot be used")]
+    Log(#[from] BatchLogError),
     /// Its content cannot be restored.
     #[error("the store's state cannot be restored")]
     Restore(#[from] RestoreError),
@@ -128,8 +135,8 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Restore`].
-    pub async fn restore(&self) -> Result<RestoredState, StoreError> {
-        let state = restore::restore(&self.address.client()).await?;
+    pub async fn restore(&self, batches: &RestoreBatches) -> Result<RestoredState, StoreError> {
+        let state = restore::restore(&self.address.client(), batches).await?;
         let ticks: usize = state.instruments.iter().flat_map(|found| &found.restored.ticks).map(Vec::len).sum();
         let healed = state.healed;
         tracing::info!(
@@ -137,6 +144,7 @@ impl Store {
             ticks,
             ?healed,
             buried = state.buried,
+            cursors = ?state.cursors,
             "the store's state"
         );
         Ok(state)
@@ -174,17 +182,24 @@ impl Store {
         Ok((epochs, greatest))
     }
 
-    /// Starts the sink. Its tokens are deterministic within the stream's identity.
+    /// The log of a batch stream.
+    #[must_use]
+    pub fn batch_log(&self, stream: &str) -> BatchLog {
+        BatchLog::new(self.address.client(), BATCH_VENUE, stream)
+    }
+
+    /// Starts the sink. Its tokens are deterministic within the stream's identity, those of blocks everywhere.
     #[must_use]
     pub fn start_sink(
         &self,
         identity: &str,
         options: WriterOptions,
         directory: Arc<Directory>,
+        batches: BatchStreams,
     ) -> (mpsc::Sender<SinkInput>, Arc<SinkView>, JoinHandle<Result<SinkReport, SinkError>>) {
         let (sender, receiver) = mpsc::channel(SINK_QUEUE_MAX);
         let view = Arc::new(SinkView::default());
-        let writer = StoreWriter::new(identity, options);
+        let writer = StoreWriter::new(identity, options).with_batches(batches);
         let client = self.address.client();
         let sink = run_sink(client, writer, receiver, directory, Arc::clone(&view), SinkOptions::default());
         (sender, view, tokio::spawn(sink))

@@ -3,11 +3,11 @@
 //! Never: a read of `tick_state` without FINAL where a dead tick would count; PREWHERE, which runs before FINAL.
 
 use super::{
-    rows::{asset_in, from_store},
+    rows::{StoredKey, asset_in, from_store},
     writer::LiveKey,
 };
 use clickhouse::{Client, Row, types::UInt256};
-use market::{Instrument, Scale, Side, TickKey, TrancheId, U256, Version};
+use market::{Instrument, Scale, Side, U256, Version};
 use serde::Deserialize;
 
 /// Why a read gave nothing usable.
@@ -30,14 +30,6 @@ pub enum ReadError {
         /// The asset as stored.
         asset: Box<str>,
     },
-    /// A tranche's text cannot be numbered here.
-    #[error("a stored tick of {instrument} has tranche {tranche:?}, which this process cannot name")]
-    Tranche {
-        /// The instrument.
-        instrument: Box<str>,
-        /// The tranche as stored.
-        tranche: Box<str>,
-    },
 }
 
 /// A live tick as the store has it.
@@ -46,7 +38,7 @@ pub struct StoredTick {
     /// Its side.
     pub side: Side,
     /// Its key within the side.
-    pub key: TickKey,
+    pub key: StoredKey,
     /// Its funds in quantity steps.
     pub reserves: U256,
     /// The version of its last change.
@@ -127,12 +119,10 @@ fn stored_tick(instrument: &Instrument, row: &TickRow) -> Result<StoredTick, Rea
     let side = Side::BOTH.into_iter().find(|side| asset_in(instrument, *side) == row.asset_in);
     let text = || instrument.text.as_ref().into();
     let side = side.ok_or_else(|| ReadError::Asset { instrument: text(), asset: row.asset_in.as_str().into() })?;
-    if !row.tranche_key.is_empty() {
-        return Err(ReadError::Tranche { instrument: text(), tranche: row.tranche_key.as_str().into() });
-    }
+    let tranche = (!row.tranche_key.is_empty()).then(|| row.tranche_key.as_str().into());
     Ok(StoredTick {
         side,
-        key: TickKey { tick_index: row.tick_index, fee: row.fee, tranche: TrancheId(0) },
+        key: StoredKey { tick_index: row.tick_index, fee: row.fee, tranche },
         reserves: from_store(row.reserves),
         version: Version::from_u128(row.version),
         scale: Scale { price: row.price_exponent, quantity: row.quantity_exponent },

@@ -5,16 +5,17 @@
 
 mod kept;
 
-pub use kept::Kept;
+pub use kept::{Kept, in_epoch};
 
 use super::{
     heal::{self, HealError, Healed, failed},
     instruments::{Above, INSTRUMENTS_PER_STATEMENT, Named, statement_on},
+    writer::BatchStreams,
 };
 use clickhouse::{Client, Row, types::UInt256};
 use foldhash::HashMap;
 use kept::KeptTick;
-use market::{Restored, Scale, Venue, Version};
+use market::{Restored, Scale, Tranches, Venue, Version, batch::end_of};
 use serde::Deserialize;
 
 /// Rows of `tick_state` that one statement of the pass reads, about: the embedded engine builds an answer in memory
@@ -63,6 +64,19 @@ pub struct RestoredState {
     pub healed: Healed,
     /// Ticks that lived in `tick_state` although a later whole book did not name them; they are dead now.
     pub buried: u64,
+    /// The cursors of batch streams, in the order of venue and stream.
+    pub cursors: Vec<BatchCursor>,
+}
+
+/// Up to where everything that was made of a batch stream's log is durable.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BatchCursor {
+    /// Its venue.
+    pub venue: Venue,
+    /// The stream's name in the log.
+    pub stream: Box<str>,
+    /// The height.
+    pub height: u64,
 }
 
 #[derive(Row, Deserialize)]
@@ -103,6 +117,13 @@ struct TickRow<'a> {
     ingestion_timestamp: i64,
 }
 
+#[derive(Row, Deserialize)]
+struct CursorRow {
+    venue: Box<str>,
+    stream: Box<str>,
+    height: u64,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Row, Deserialize)]
 struct CountRow {
     asset_0: Box<str>,
@@ -111,36 +132,57 @@ struct CountRow {
     rows: u64,
 }
 
+/// What a restore of batch streams goes by.
+#[derive(Clone, Debug, Default)]
+pub struct RestoreBatches {
+    /// The streams, and where tranches are numbered.
+    pub batches: BatchStreams,
+    /// The height behind which a stream begins that has no cursor yet.
+    pub begin_after: u64,
+}
+
 /// Heals the store, reads every instrument, and buries what a whole book replaced without a tombstone. To be called
 /// before anything is written.
 ///
 /// # Errors
 /// [`RestoreError`].
-pub async fn restore(client: &Client) -> Result<RestoredState, RestoreError> {
-    restore_at_most(client, RESTORED_TICKS_MAX).await
+pub async fn restore(client: &Client, batches: &RestoreBatches) -> Result<RestoredState, RestoreError> {
+    restore_at_most(client, batches, RESTORED_TICKS_MAX).await
 }
 
 /// [`restore`] with a bound of the caller's.
 ///
 /// # Errors
 /// [`RestoreError`].
-pub async fn restore_at_most(client: &Client, ticks_max: usize) -> Result<RestoredState, RestoreError> {
+pub async fn restore_at_most(
+    client: &Client,
+    batches: &RestoreBatches,
+    ticks_max: usize,
+) -> Result<RestoredState, RestoreError> {
     let healed = heal::heal(client).await?;
+    // Before the rows: whatever another host writes meanwhile, what is below the cursor is among them.
+    let cursors = cursors(client).await?;
     let mut kept = kept_instruments(client).await?;
     let mut ticks = 0;
     for page in pages(counts(client).await?) {
-        ticks += read_page(client, &page, &mut kept).await?;
+        ticks += read_page(client, &page, &mut kept, &batches.batches.tranches).await?;
         if ticks > ticks_max {
             return Err(RestoreError::TooManyTicks { limit: ticks_max });
         }
     }
     let buried = bury(client, &kept).await?;
-    let mut instruments: Vec<_> = kept.into_iter().filter_map(|(named, kept)| instrument(named, kept)).collect();
+    let known = kept.into_iter().filter_map(|(named, kept)| instrument(named, kept, &cursors, batches));
+    let mut instruments: Vec<_> = known.collect();
     instruments.sort_unstable_by(|one, other| (one.venue, &one.symbol).cmp(&(other.venue, &other.symbol)));
-    Ok(RestoredState { instruments, healed, buried })
+    Ok(RestoredState { instruments, healed, buried, cursors })
 }
 
-fn instrument(named: Named, kept: Kept) -> Option<RestoredInstrument> {
+fn instrument(
+    named: Named,
+    kept: Kept,
+    cursors: &[BatchCursor],
+    batches: &RestoreBatches,
+) -> Option<RestoredInstrument> {
     let Named { asset_0, asset_1, venue, symbol } = named;
     let Ok(known) = venue.parse::<Venue>() else {
         tracing::warn!(%venue, %symbol, "the store has an instrument of a venue that is not known here");
@@ -149,7 +191,33 @@ fn instrument(named: Named, kept: Kept) -> Option<RestoredInstrument> {
     if let Some(flaw) = kept.flaw() {
         tracing::warn!(%venue, %symbol, %flaw, "an instrument is restored without its ticks");
     }
-    Some(RestoredInstrument { venue: known, symbol, asset_0, asset_1, restored: kept.into_restored(None) })
+    let cursor = known.sends_batches().then(|| end_of(height_of_cursor(known, cursors, batches)));
+    Some(RestoredInstrument { venue: known, symbol, asset_0, asset_1, restored: kept.into_restored(cursor) })
+}
+
+/// Where a venue's books go on: at the cursor of its stream. Of a venue without a configured stream the least cursor
+/// counts, for nothing says which one its books are of.
+fn height_of_cursor(venue: Venue, cursors: &[BatchCursor], batches: &RestoreBatches) -> u64 {
+    let configured = batches.batches.streams.iter().find(|of| of.venue == venue);
+    let of = cursors.iter().filter(|cursor| cursor.venue == venue);
+    let height =
+        of.filter(|cursor| configured.is_none_or(|of| *of.stream == *cursor.stream)).map(|cursor| cursor.height);
+    height.min().unwrap_or(batches.begin_after)
+}
+
+async fn cursors(client: &Client) -> Result<Vec<BatchCursor>, HealError> {
+    let query = "SELECT ?fields FROM batch_cursors FINAL";
+    let rows = client.query(query).fetch_all::<CursorRow>().await.map_err(failed("read the cursors"))?;
+    let known = rows.into_iter().filter_map(|CursorRow { venue, stream, height }| match venue.parse() {
+        Ok(venue) => Some(BatchCursor { venue, stream, height }),
+        Err(_) => {
+            tracing::warn!(%venue, %stream, "the store has the cursor of a venue that is not known here");
+            None
+        }
+    });
+    let mut cursors: Vec<_> = known.collect();
+    cursors.sort_unstable();
+    Ok(cursors)
 }
 
 async fn kept_instruments(client: &Client) -> Result<HashMap<Named, Kept>, HealError> {
@@ -202,7 +270,12 @@ fn pages(counts: Vec<CountRow>) -> Vec<Page> {
 }
 
 /// Reads the live ticks of a page; gives how many of them are kept.
-async fn read_page(client: &Client, page: &Page, kept: &mut HashMap<Named, Kept>) -> Result<usize, HealError> {
+async fn read_page(
+    client: &Client,
+    page: &Page,
+    kept: &mut HashMap<Named, Kept>,
+    tranches: &Tranches,
+) -> Result<usize, HealError> {
     let (first, last) = page;
     // The bounds of asset_0 alone are what the index understands.
     let mut query = client
@@ -231,7 +304,7 @@ async fn read_page(client: &Client, page: &Page, kept: &mut HashMap<Named, Kept>
             }),
         };
         if let Some(kept) = kept.get_mut(named) {
-            taken += usize::from(kept.take(&kept_tick(&row)));
+            taken += usize::from(kept.take(&kept_tick(&row), tranches));
         }
     }
     Ok(taken)

@@ -4,7 +4,10 @@
 
 use crate::raw::{RawFrame, RawPayload};
 use clickhouse::{Row, types::UInt256};
-use market::{AdmittedTrade, Instrument, Scale, Side, TickChange, TrancheId, U256, Venue, Version};
+use market::{
+    AdmittedTrade, Instrument, Scale, Side, SymbolId, TickKey, Tranches, U256, Venue, Version,
+    batch::{height_of, ordinal_of},
+};
 use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -71,13 +74,49 @@ impl RawEvent {
     }
 }
 
+/// What names a tick within one side of one instrument in the store: its tranche by name, which outlives the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoredKey {
+    /// Price in the instrument's price step.
+    pub tick_index: i64,
+    /// Pool fee; 0 on order-book venues.
+    pub fee: u32,
+    /// Name of the limit-order tranche, where there is one.
+    pub tranche: Option<Arc<str>>,
+}
+
+impl StoredKey {
+    /// The key of an order-book price: no fee, no tranche.
+    #[must_use]
+    pub const fn at(tick_index: i64) -> Self {
+        Self { tick_index, fee: 0, tranche: None }
+    }
+
+    /// A key of this process; `None` if its tranche has no name, or has one no longer.
+    #[must_use]
+    pub fn of(key: TickKey, tranches: &Tranches) -> Option<Self> {
+        let tranche = if key.tranche.0 == 0 { None } else { Some(tranches.name(key.tranche)?) };
+        Some(Self { tick_index: key.tick_index, fee: key.fee, tranche })
+    }
+
+    /// The store's text of the tranche, empty where there is none.
+    #[must_use]
+    pub fn tranche_key(&self) -> &str {
+        self.tranche.as_deref().unwrap_or("")
+    }
+}
+
 /// One admitted change, waiting to be inserted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TickUpdate {
     /// Its instrument.
     pub instrument: Arc<Instrument>,
-    /// The change; zero reserves are a tombstone.
-    pub change: TickChange,
+    /// Its side.
+    pub side: Side,
+    /// Its key within the side.
+    pub key: StoredKey,
+    /// Its funds in quantity steps; zero is a tombstone.
+    pub reserves: U256,
     /// The version that it belongs to.
     pub version: Version,
     /// It is of a whole book.
@@ -88,6 +127,8 @@ pub struct TickUpdate {
     pub venue_ns: u64,
     /// When it was received, Unix nanoseconds.
     pub received_ns: u64,
+    /// Of a block: the batch stream whose log has the event, at the place that is the version's.
+    pub stream: Option<Arc<str>>,
 }
 
 /// One trade, waiting to be inserted.
@@ -180,17 +221,44 @@ impl RawEvent {
 impl TickUpdate {
     fn put(&self, hash: &mut Sha256) {
         put_instrument(hash, &self.instrument);
-        put_text(hash, self.change.side.name());
-        let key = self.change.key;
-        hash.update(key.tick_index.to_le_bytes());
-        hash.update(key.fee.to_le_bytes());
-        hash.update(self.change.reserves.to_le_bytes::<32>());
-        hash.update(self.version.to_u128().to_le_bytes());
+        self.put_state(hash);
         hash.update([u8::from(self.whole)]);
-        hash.update([self.scale.price.to_le_bytes(), self.scale.quantity.to_le_bytes()].as_flattened());
         hash.update(self.venue_ns.to_le_bytes());
         hash.update(self.received_ns.to_le_bytes());
     }
+
+    /// What it says of its tick, and at which version.
+    fn put_state(&self, hash: &mut Sha256) {
+        put_text(hash, self.side.name());
+        hash.update(self.key.tick_index.to_le_bytes());
+        hash.update(self.key.fee.to_le_bytes());
+        put_text(hash, self.key.tranche_key());
+        hash.update(self.reserves.to_le_bytes::<32>());
+        hash.update(self.version.to_u128().to_le_bytes());
+        hash.update([self.scale.price.to_le_bytes(), self.scale.quantity.to_le_bytes()].as_flattened());
+    }
+}
+
+/// Deduplication token of a block's rows, which must be in order: that of the block and of what they say, whoever says
+/// it and when. A block that a replay makes again has the same one; rows that are others, as after a change of epoch,
+/// have another, because the server would drop them silently.
+#[must_use]
+pub fn block_token(venue: Venue, stream: &str, height: u64, rows: &[TickUpdate]) -> Box<str> {
+    let mut hash = Sha256::new();
+    for text in ["block", venue.name(), stream] {
+        put_text(&mut hash, text);
+    }
+    hash.update(height.to_le_bytes());
+    let mut last: Option<SymbolId> = None;
+    for row in rows {
+        let other = last.replace(row.instrument.id) != Some(row.instrument.id);
+        hash.update([u8::from(other)]);
+        if other {
+            put_instrument(&mut hash, &row.instrument);
+        }
+        row.put_state(&mut hash);
+    }
+    super::fetch::hex(&hash.finalize()).into()
 }
 
 impl TradeRecord {
@@ -215,12 +283,6 @@ pub fn asset_in(instrument: &Instrument, side: Side) -> &str {
         Side::Ask => &instrument.asset_0,
         Side::Bid => &instrument.asset_1,
     }
-}
-
-/// The store's text of a tranche, if it has a name that outlives the process.
-#[must_use]
-pub const fn tranche_key(tranche: TrancheId) -> Option<&'static str> {
-    if tranche.0 == 0 { Some("") } else { None }
 }
 
 /// A number as the client sends it.
@@ -288,8 +350,20 @@ impl<'a> From<&'a RawEvent> for RawEventRow<'a> {
     }
 }
 
+/// The event of a batch stream's log that made a row, as `stream/height/ordinal`; empty where none is named.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RawId<'a>(&'a TickUpdate);
+
+impl Serialize for RawId<'_> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        let Some(stream) = &self.0.stream else { return out.serialize_str("") };
+        let place = self.0.version.seq;
+        out.collect_str(&format_args!("{stream}/{}/{}", height_of(place), ordinal_of(place)))
+    }
+}
+
 /// A row of `tick_updates` on its way.
-#[derive(Row, Serialize, Deserialize)]
+#[derive(Row, Serialize)]
 pub(super) struct TickUpdateRow<'a> {
     venue: &'a str,
     symbol: &'a str,
@@ -307,31 +381,30 @@ pub(super) struct TickUpdateRow<'a> {
     quantity_exponent: i8,
     updated_at: i64,
     ingestion_timestamp: i64,
-    raw_id: &'a str,
+    raw_id: RawId<'a>,
 }
 
 impl<'a> From<&'a TickUpdate> for TickUpdateRow<'a> {
     fn from(update: &'a TickUpdate) -> Self {
-        let TickUpdate { instrument, change, .. } = update;
+        let TickUpdate { instrument, side, key, reserves, .. } = update;
         Self {
             venue: instrument.venue.name(),
             symbol: &instrument.symbol,
             asset_0: &instrument.asset_0,
             asset_1: &instrument.asset_1,
-            asset_in: asset_in(instrument, change.side),
-            tick_index: change.key.tick_index,
-            fee: change.key.fee,
-            // The writer refuses any other.
-            tranche_key: "",
-            reserves: to_store(change.reserves),
-            reserves_zero: u8::from(change.reserves.is_zero()),
+            asset_in: asset_in(instrument, *side),
+            tick_index: key.tick_index,
+            fee: key.fee,
+            tranche_key: key.tranche_key(),
+            reserves: to_store(*reserves),
+            reserves_zero: u8::from(reserves.is_zero()),
             version: update.version.to_u128(),
             whole: u8::from(update.whole),
             price_exponent: update.scale.price,
             quantity_exponent: update.scale.quantity,
             updated_at: time(update.venue_ns),
             ingestion_timestamp: time(update.received_ns),
-            raw_id: "",
+            raw_id: RawId(update),
         }
     }
 }

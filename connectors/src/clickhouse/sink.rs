@@ -6,12 +6,12 @@ use super::{
     address::ONE_BLOCK,
     read,
     rows::{RawEvent, RawEventRow, Rows, TickUpdateRow, TradeRow},
-    writer::{Action, Batch, Counters, LiveKey, PushError, StoreWriter},
+    writer::{Action, Batch, Counters, LiveKey, PushError, StoreWriter, Through},
 };
 use crate::halt;
 use clickhouse::{Client, RowWrite};
 use foldhash::HashMap;
-use market::{AdmittedChanges, AdmittedTrade, Directory, Instrument, SymbolId, Version};
+use market::{AdmittedChanges, AdmittedTrade, Directory, Instrument, LegId, SymbolId, Version};
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, PoisonError},
@@ -37,6 +37,13 @@ pub enum SinkInput {
     Trade(AdmittedTrade),
     /// A message of a venue, where these are kept.
     Raw(RawEvent),
+    /// A mark: everything of a leg's batch stream up to this place was given before.
+    Through {
+        /// The leg.
+        leg: LegId,
+        /// The place, the last one of its height.
+        place: u64,
+    },
 }
 
 /// How the sink ends.
@@ -71,7 +78,7 @@ pub enum SinkError {
         /// Its number.
         symbol: SymbolId,
     },
-    /// A change cannot be stored.
+    /// A change or a mark cannot be stored.
     #[error(transparent)]
     Push(#[from] PushError),
     /// A task of the sink panicked.
@@ -99,6 +106,7 @@ pub struct SinkView {
 struct ViewInner {
     counters: Counters,
     durable: HashMap<SymbolId, Version>,
+    through: HashMap<LegId, Through>,
     waits: u64,
 }
 
@@ -113,6 +121,12 @@ impl SinkView {
     #[must_use]
     pub fn durable(&self, symbol: SymbolId) -> Option<Version> {
         self.with(|inner| inner.durable.get(&symbol).copied())
+    }
+
+    /// Up to where a leg's batch stream is in the store: what everything before its marks became, in their order.
+    #[must_use]
+    pub fn through(&self, leg: LegId) -> Through {
+        self.with(|inner| inner.through.get(&leg).copied().unwrap_or_default())
     }
 
     /// How often the source had to wait because the writer was full.
@@ -147,6 +161,7 @@ pub async fn run_sink(
         tasks: JoinSet::new(),
         waiting: VecDeque::new(),
         started: Instant::now(),
+        shown: 0,
     };
     let mut taken = Vec::with_capacity(TAKE_MAX);
     let mut flush_until: Option<Instant> = None;
@@ -203,6 +218,8 @@ struct Sink {
     /// Taken from the channel, not yet pushed.
     waiting: VecDeque<SinkInput>,
     started: Instant,
+    /// The writer's step that the view shows.
+    shown: u64,
 }
 
 impl Sink {
@@ -232,20 +249,34 @@ impl Sink {
             view.counters = counters;
             view.waits += waits;
         });
+        self.show();
         Ok(())
+    }
+
+    /// Shows what is durable, if it may have changed.
+    fn show(&mut self) {
+        let steps = self.writer.steps();
+        if std::mem::replace(&mut self.shown, steps) != steps {
+            let writer = &self.writer;
+            self.view.with(|view| {
+                view.durable.clone_from(writer.durable_versions());
+                view.through = writer.all_through().collect();
+            });
+        }
     }
 
     fn push(&mut self, now_ns: u64, input: SinkInput) -> Result<(), SinkError> {
         match input {
             SinkInput::Changes(changes) => {
                 let instrument = self.instrument(changes.symbol)?;
-                self.writer.push_changes(now_ns, changes, &instrument)?;
+                self.writer.push_changes(now_ns, &changes, &instrument)?;
             }
             SinkInput::Trade(trade) => {
                 let instrument = self.instrument(trade.symbol)?;
                 self.writer.push_trade(now_ns, trade, &instrument);
             }
             SinkInput::Raw(event) => self.writer.push_raw(now_ns, event),
+            SinkInput::Through { leg, place } => self.writer.push_through(leg, place)?,
         }
         Ok(())
     }
@@ -272,11 +303,7 @@ impl Sink {
     fn finish(&mut self, done: Done) {
         let now_ns = self.now_ns();
         match done {
-            Done::Insert { token, outcome: Ok(()) } => {
-                self.writer.inserted(&token);
-                let durable = self.writer.durable_versions();
-                self.view.with(|view| view.durable.clone_from(durable));
-            }
+            Done::Insert { token, outcome: Ok(()) } => self.writer.inserted(&token),
             Done::Insert { token, outcome: Err(error) } => {
                 tracing::warn!(%error, token, "an insert failed and is repeated");
                 self.writer.failed(now_ns, &token, &error.to_string());
@@ -289,9 +316,9 @@ impl Sink {
         }
     }
 
-    fn report(&self) -> SinkReport {
+    fn report(&mut self) -> SinkReport {
+        self.show();
         let durable = self.writer.durable_versions().clone();
-        self.view.with(|view| view.durable.clone_from(&durable));
         SinkReport { counters: self.writer.counters(self.now_ns()), durable }
     }
 

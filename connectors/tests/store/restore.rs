@@ -5,7 +5,7 @@
 
 use super::*;
 use connectors::clickhouse::{
-    Healed, RestoreError, RestoredInstrument, RestoredState, restore,
+    Healed, RestoreBatches, RestoreError, RestoredInstrument, RestoredState, restore,
     restore::{PAGE_ROWS, restore_at_most},
 };
 use market::SymbolId;
@@ -30,7 +30,7 @@ fn ticks(restored: &RestoredInstrument) -> Vec<(Side, i64, U256, u64)> {
 }
 
 async fn restored(address: &StoreAddress) -> RestoredState {
-    restore(&address.client()).await.unwrap()
+    restore(&address.client(), &RestoreBatches::default()).await.unwrap()
 }
 
 /// The batch that a crash cuts, of two instruments and with a whole book.
@@ -225,7 +225,7 @@ async fn large_states_come_in_pages_and_within_their_bound() {
     let statement = format!(
         "INSERT INTO tick_updates SELECT 'binance_spot', concat('A', toString(number % 30), 'USDT'), \
          concat('A', toString(number % 30)), 'USDT', 'USDT', intDiv(number, 30), 0, '', number + 1, 0, \
-         bitShiftLeft(toUInt128(3), 64) + number, 0, -2, -8, 0, fromUnixTimestamp64Nano(toInt64(number), 'UTC') FROM numbers({rows})"
+         bitShiftLeft(toUInt128(3), 64) + number, 0, -2, -8, 0, fromUnixTimestamp64Nano(toInt64(number), 'UTC'), '' FROM numbers({rows})"
     );
     execute(&address, &statement).await;
     let state = restored(&address).await;
@@ -243,9 +243,9 @@ async fn large_states_come_in_pages_and_within_their_bound() {
         assert_eq!((instrument.restored.version, instrument.restored.heard_ns), (Version::new(3, last), last));
     }
     let bound = usize::try_from(rows).unwrap() - 1;
-    let refused = restore_at_most(&address.client(), bound).await;
+    let refused = restore_at_most(&address.client(), &RestoreBatches::default(), bound).await;
     assert!(matches!(refused, Err(RestoreError::TooManyTicks { limit }) if limit == bound), "{refused:?}");
-    assert!(restore_at_most(&address.client(), bound + 1).await.is_ok());
+    assert!(restore_at_most(&address.client(), &RestoreBatches::default(), bound + 1).await.is_ok());
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use crate::{
 use clap::Args;
 use connectors::{
     capture::MergedCaptures,
-    clickhouse::{SinkError, WriterOptions, sink::SinkInput},
+    clickhouse::{BatchStreams, SinkError, WriterOptions, sink::SinkInput},
     halt,
     venue_feed::listings::Listings,
 };
@@ -137,7 +137,7 @@ fn with_store(
     let identity = captures.identity().to_owned();
     let (queue, _, sink) = {
         let _guard = runtime.enter();
-        store.start_sink(&identity, replay_options(config), Arc::clone(&directory))
+        store.start_sink(&identity, replay_options(config), Arc::clone(&directory), BatchStreams::default())
     };
     let watch = Watch::start(&runtime, store, sink.abort_handle());
     let mut stepped = |step: &mut Step| hand_over(&queue, step);

@@ -14,7 +14,7 @@ use connectors::{
     venue_feed::listings::Listings,
 };
 use dataflow::ingest::FeedSender;
-use market::{Event, Instrument};
+use market::{Body, Event};
 use std::{sync::Arc, time::Duration};
 
 /// Parts that wait for others may take half of what may be outstanding: the other half lets those come.
@@ -26,8 +26,6 @@ pub(super) struct BatchBegin {
     pub(super) cursor: Option<u64>,
     /// The books that were kept, as events.
     pub(super) restored: Vec<Event>,
-    /// Their instruments.
-    pub(super) known: Vec<Arc<Instrument>>,
     pub(super) numbers: Arc<BatchNumbers>,
 }
 
@@ -47,7 +45,10 @@ pub(super) fn start(
     ends: BatchEnds,
 ) -> Result<BatchSource, RunError> {
     let settings = &config.pubsub;
-    let BatchBegin { cursor, restored, known, numbers } = begin;
+    let BatchBegin { cursor, restored, numbers } = begin;
+    let directory = listings.directory();
+    let listed = restored.iter().filter(|event| matches!(event.body, Body::Listing(_)));
+    let known = listed.filter_map(|event| directory.get(event.symbol)).collect();
     let BatchEnds { listings, feed, view, now_ns } = ends;
     let tranches = Arc::clone(listings.tranches());
     let pull = PullOptions {

@@ -8,6 +8,7 @@ use crate::{
     dead_letters::DeadLetters,
     raw_log::RawLog,
     source::{self, CaptureOptions, Outlet, SourcePort},
+    store::BATCH_VENUE,
 };
 use connectors::{
     capture::MergedCaptures,
@@ -17,13 +18,12 @@ use connectors::{
     venue_feed::listings::Listings,
 };
 use dataflow::ingest::{Ended, FeedSender};
-use market::{Directory, Event, LegId, Venue};
+use market::{Directory, Event, LegId};
 use std::{sync::Arc, thread};
 use tokio::sync::oneshot;
 
 /// The batch stream's leg comes before all others: its number is known before they are.
 pub(super) const BATCH_LEG: LegId = LegId(0);
-pub(super) const BATCH_VENUE: Venue = Venue::NeutronDex;
 const BATCH_CONN: &str = "neutron_dex/pubsub";
 
 /// Tells how the source ended.

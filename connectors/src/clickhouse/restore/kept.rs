@@ -2,7 +2,7 @@
 //!
 //! Never: input or output; a tick that does not fit the finest steps shown in others.
 
-use market::{Restored, RestoredTick, Scale, Side, TickChange, TickKey, TrancheId, U256, Version};
+use market::{Restored, RestoredTick, Scale, Side, TickChange, TickKey, Tranches, U256, Version};
 use std::fmt;
 
 /// A row of `tick_state` that is not dead by itself.
@@ -27,7 +27,7 @@ pub enum Flaw {
     Steps,
     /// A tick rests what is none of its assets.
     Asset,
-    /// A tick is of a tranche that this process cannot name.
+    /// A tick is of a tranche whose name is too long, or one too many.
     Tranche,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Flaw {
         out.write_str(match self {
             Self::Steps => "its numbers do not fit common steps",
             Self::Asset => "a tick rests none of its assets",
-            Self::Tranche => "a tick has a tranche without a name",
+            Self::Tranche => "a tick has a tranche that cannot be numbered",
         })
     }
 }
@@ -83,8 +83,8 @@ impl Kept {
         self.flaw
     }
 
-    /// Takes a row; whether it is kept.
-    pub(super) fn take(&mut self, row: &KeptTick<'_>) -> bool {
+    /// Takes a row, numbering its tranche; whether it is kept.
+    pub(super) fn take(&mut self, row: &KeptTick<'_>, tranches: &Tranches) -> bool {
         self.version = self.version.max(row.version);
         self.heard_ns = self.heard_ns.max(row.received_ns);
         if self.whole.is_some_and(|whole| row.version < whole) {
@@ -94,7 +94,7 @@ impl Kept {
         if self.flaw.is_some() {
             return false;
         }
-        match self.tick(row) {
+        match self.tick(row, tranches) {
             Ok(tick) => self.ticks.push(RestoredTick { tick, version: row.version }),
             Err(flaw) => {
                 self.flaw = Some(flaw);
@@ -104,17 +104,15 @@ impl Kept {
         self.flaw.is_none()
     }
 
-    fn tick(&mut self, row: &KeptTick<'_>) -> Result<TickChange, Flaw> {
+    fn tick(&mut self, row: &KeptTick<'_>, tranches: &Tranches) -> Result<TickChange, Flaw> {
         let [asset_0, asset_1] = row.assets;
         let side = match row.asset_in {
             asset if asset == asset_1 => Side::Bid,
             asset if asset == asset_0 => Side::Ask,
             _ => return Err(Flaw::Asset),
         };
-        if !row.tranche_key.is_empty() {
-            return Err(Flaw::Tranche);
-        }
-        let key = TickKey { tick_index: row.tick_index, fee: row.fee, tranche: TrancheId(0) };
+        let tranche = tranches.intern(row.tranche_key).map_err(|_| Flaw::Tranche)?;
+        let key = TickKey { tick_index: row.tick_index, fee: row.fee, tranche };
         let tick = TickChange { side, key, reserves: row.reserves };
         let finest = self.scale.finest(row.scale);
         self.mixed |= row.scale != self.scale;
@@ -127,25 +125,41 @@ impl Kept {
         in_steps(tick, row.scale, finest).ok_or(Flaw::Steps)
     }
 
-    /// The book as the lane takes it. A stream that goes on from a log starts at the log's durable `cursor`, and what is
-    /// kept beyond that comes again; any other goes on from the greatest version.
+    /// The book as the lane takes it. A stream that goes on from a log starts behind the `cursor`, the last place that
+    /// is durable, and what is kept beyond that comes again; any other goes on from the greatest version.
+    ///
+    /// Of a log stream a place means the same in every epoch, and the log repeats its events in the epoch of now. So
+    /// every tick is brought to that epoch: else one of an earlier epoch would look older than what is repeated of it.
     #[must_use]
-    pub fn into_restored(mut self, cursor: Option<Version>) -> Restored {
+    pub fn into_restored(mut self, cursor: Option<u64>) -> Restored {
         if self.mixed {
             // One price may be kept in two steps; the later change is the one that counts.
             self.ticks.sort_unstable_by_key(|kept| (kept.tick.side, kept.tick.key, std::cmp::Reverse(kept.version)));
             self.ticks.dedup_by_key(|kept| (kept.tick.side, kept.tick.key));
         }
-        let version = cursor.unwrap_or(self.version);
-        Restored {
+        // Without its ticks a book cannot go on from a log, and waits for a snapshot.
+        let cursor = cursor.filter(|_| self.flaw.is_none());
+        let version = cursor.map_or(self.version, |place| Version::new(self.version.epoch, place));
+        let restored = Restored {
             version,
             through: self.version.max(version),
             scale: self.scale,
             ticks: self.flaw.is_none().then_some(self.ticks),
             from_log: cursor.is_some(),
             heard_ns: u64::try_from(self.heard_ns).unwrap_or(0),
-        }
+        };
+        if restored.from_log { in_epoch(restored, version.epoch) } else { restored }
     }
+}
+
+/// A book of a log stream in another epoch, with all its versions.
+#[must_use]
+pub fn in_epoch(mut restored: Restored, epoch: u64) -> Restored {
+    let ticks = restored.ticks.iter_mut().flatten().map(|tick| &mut tick.version);
+    for version in ticks.chain([&mut restored.version, &mut restored.through]) {
+        version.epoch = epoch;
+    }
+    restored
 }
 
 /// A tick of one scale in a finer one.
@@ -178,7 +192,7 @@ mod tests {
     fn kept(rows: &[KeptTick<'_>]) -> Kept {
         let mut kept = Kept::new(Version::new(1, 9), SCALE, 3);
         for row in rows {
-            kept.take(row);
+            kept.take(row, &Tranches::default());
         }
         kept
     }
@@ -199,7 +213,7 @@ mod tests {
         assert_eq!(short(&live), [(Side::Bid, 100, 1, 4), (Side::Ask, 101, 2, 7)]);
         assert!(!live.from_log);
         for (cursor, through) in [(5, 9), (9, 9), (12, 12)] {
-            let batch = kept.clone().into_restored(Some(Version::new(1, cursor)));
+            let batch = kept.clone().into_restored(Some(cursor));
             assert_eq!((batch.version, batch.through), (Version::new(1, cursor), Version::new(1, through)));
             assert_eq!((batch.from_log, batch.ticks), (true, live.ticks.clone()));
         }
@@ -211,7 +225,8 @@ mod tests {
     fn what_a_whole_book_replaced_is_dead() {
         let mut kept = Kept::new(Version::new(1, 9), SCALE, 0);
         kept.replaced_at(Version::new(1, 6));
-        let taken = [5, 6, 7].map(|seq| kept.take(&row("USD", i64::try_from(seq).unwrap(), 1, seq)));
+        let taken =
+            [5, 6, 7].map(|seq| kept.take(&row("USD", i64::try_from(seq).unwrap(), 1, seq), &Tranches::default()));
         assert_eq!((taken, kept.replaced()), ([false, true, true], 1));
         assert_eq!(short(&kept.into_restored(None)), [(Side::Bid, 6, 1, 6), (Side::Bid, 7, 1, 7)]);
     }

@@ -12,6 +12,8 @@ pub const BATCH_AGE_NS: u64 = 200_000_000;
 pub const PENDING_BYTES_MAX: u64 = 256 << 20;
 /// Loads of live keys that are asked for at one time, so that a start with many instruments leaves the store room.
 pub const LOADS_MAX: usize = 4;
+/// Blocks whose inserts are under way at one time: a replay of many small ones is not bound by the answer time of each.
+pub const BLOCK_INSERTS_MAX: usize = 4;
 /// Wait after the first failure; doubled with each further one.
 pub const BACKOFF_FIRST_NS: u64 = 100_000_000;
 /// Longest wait between attempts, so that the store is used soon after it is back.
@@ -72,6 +74,10 @@ pub struct Counters {
     pub pending_bytes: u64,
     /// Instruments whose changes are held until their live keys are loaded.
     pub instruments_held: usize,
+    /// Blocks that wait for their inserts, those under way included.
+    pub blocks_waiting: usize,
+    /// Rows that were left to the log at the end, because their blocks had not ended.
+    pub rows_left: u64,
     /// Age of the oldest row that the store has not confirmed; 0 if none waits.
     pub lag_ns: u64,
     /// The last failure's text, as the store or the network gave it.

@@ -20,7 +20,13 @@ pub struct Batch {
 }
 
 /// What rows of a batch bring their instruments to, once it is confirmed.
-type Marks = HashMap<SymbolId, Version>;
+pub(super) type Marks = HashMap<SymbolId, Version>;
+
+/// Notes a version of an instrument unless a greater one is noted.
+pub(super) fn raise(marks: &mut Marks, symbol: SymbolId, version: Version) {
+    let last = marks.entry(symbol).or_insert(version);
+    *last = version.max(*last);
+}
 
 #[derive(Debug)]
 struct Closed {
@@ -82,6 +88,11 @@ impl TableQueue {
         self.done
     }
 
+    /// How many batches must be confirmed for all that was added so far.
+    pub(super) fn needed(&self) -> u64 {
+        self.number + u64::from(self.opened_ns.is_some())
+    }
+
     pub(super) fn bytes(&self) -> u64 {
         self.open_bytes + self.closed_bytes
     }
@@ -106,8 +117,7 @@ impl TableQueue {
         }
         self.open_bytes += bytes;
         if let Some((symbol, version)) = mark {
-            let last = self.marks.entry(symbol).or_insert(version);
-            *last = version.max(*last);
+            raise(&mut self.marks, symbol, version);
         }
     }
 
@@ -161,11 +171,14 @@ impl TableQueue {
         self.age_deadline_ns(options).into_iter().chain(retry).min()
     }
 
-    /// Batches without rows, from events that changed nothing, are confirmed by their predecessors.
-    pub(super) fn finish_empty(&mut self, durable: &mut HashMap<SymbolId, Version>) {
+    /// Batches without rows, from events that changed nothing, are confirmed by their predecessors; whether there were
+    /// any.
+    pub(super) fn finish_empty(&mut self, durable: &mut HashMap<SymbolId, Version>) -> bool {
+        let mut any = false;
         while !self.under_way && self.closed.front().is_some_and(|closed| closed.batch.rows.is_empty()) {
-            self.complete(durable);
+            any |= self.complete(durable).is_some();
         }
+        any
     }
 
     /// The next batch to insert, if none is under way and its time has come.
@@ -198,8 +211,7 @@ impl TableQueue {
         self.closed_bytes = self.closed_bytes.saturating_sub(closed.bytes);
         self.done += u64::from(closed.completes);
         for (symbol, version) in closed.marks {
-            let last = durable.entry(symbol).or_insert(version);
-            *last = version.max(*last);
+            raise(durable, symbol, version);
         }
         Some(closed.batch.rows.len())
     }

@@ -3,7 +3,8 @@
 //! Never: the wall clock, or a store.
 
 use super::*;
-use market::{Trade, Venue};
+use crate::clickhouse::rows::StoredKey;
+use market::{Side, TickChange, Trade, U256, Venue};
 
 const SCALE: Scale = Scale { price: -2, quantity: -8 };
 
@@ -35,7 +36,7 @@ fn delta(symbol: u32, seq: u64) -> AdmittedChanges {
 }
 
 fn live(side: Side, index: i64, seq: u64) -> LiveKey {
-    LiveKey { side, key: TickKey::at(index), version: Version::new(1, seq) }
+    LiveKey { side, key: StoredKey::at(index), version: Version::new(1, seq) }
 }
 
 fn raw(position: u64, payload: &[u8]) -> RawEvent {
@@ -68,9 +69,7 @@ fn inserting(writer: &mut StoreWriter, now_ns: u64) -> Arc<Batch> {
 
 fn ticks(batch: &Batch) -> Vec<(u64, Side, i64, u64)> {
     let Rows::Ticks(rows) = &batch.rows else { panic!("not ticks") };
-    let row = |row: &TickUpdate| {
-        (row.version.seq, row.change.side, row.change.key.tick_index, u64::try_from(row.change.reserves).unwrap())
-    };
+    let row = |row: &TickUpdate| (row.version.seq, row.side, row.key.tick_index, u64::try_from(row.reserves).unwrap());
     rows.iter().map(row).collect()
 }
 
@@ -85,7 +84,7 @@ fn a_batch_closes_by_rows_bytes_or_age() {
         let mut writer = writer(options);
         for seq in 1..=events {
             assert_eq!(writer.poll(0), None);
-            writer.push_changes(0, delta(0, seq), &instrument(0)).unwrap();
+            writer.push_changes(0, &delta(0, seq), &instrument(0)).unwrap();
         }
         if closes_at > 0 {
             assert_eq!(writer.next_deadline_ns(0), Some(closes_at));
@@ -99,7 +98,7 @@ fn a_batch_closes_by_rows_bytes_or_age() {
 fn an_event_is_never_split() {
     let mut writer = writer(small(3));
     let rows: Vec<_> = (0..10).map(|index| (Side::Bid, index, 1)).collect();
-    writer.push_changes(0, changes(0, 1, &rows, false), &instrument(0)).unwrap();
+    writer.push_changes(0, &changes(0, 1, &rows, false), &instrument(0)).unwrap();
     assert_eq!(inserting(&mut writer, 0).rows.len(), 10);
 }
 
@@ -107,7 +106,7 @@ fn an_event_is_never_split() {
 fn one_insert_per_table_is_under_way_and_order_is_kept() {
     let mut writer = writer(small(2));
     for seq in 1..=3 {
-        writer.push_changes(0, delta(0, seq), &instrument(0)).unwrap();
+        writer.push_changes(0, &delta(0, seq), &instrument(0)).unwrap();
     }
     let first = inserting(&mut writer, 0);
     assert_eq!(writer.poll(0), None);
@@ -124,7 +123,7 @@ fn one_insert_per_table_is_under_way_and_order_is_kept() {
 #[test]
 fn a_failure_is_repeated_with_the_same_token_after_a_growing_wait() {
     let mut writer = writer(small(2));
-    writer.push_changes(0, delta(0, 1), &instrument(0)).unwrap();
+    writer.push_changes(0, &delta(0, 1), &instrument(0)).unwrap();
     let batch = inserting(&mut writer, 0);
     let mut now = 0;
     for wait in [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000].map(|ms: u64| ms * 1_000_000) {
@@ -146,7 +145,7 @@ fn a_failure_is_repeated_with_the_same_token_after_a_growing_wait() {
 #[test]
 fn reports_about_something_else_change_nothing() {
     let mut writer = writer(small(2));
-    writer.push_changes(0, delta(0, 1), &instrument(0)).unwrap();
+    writer.push_changes(0, &delta(0, 1), &instrument(0)).unwrap();
     let batch = inserting(&mut writer, 0);
     writer.inserted("another");
     writer.failed(0, "another", "x");
@@ -162,11 +161,11 @@ fn reports_about_something_else_change_nothing() {
 fn it_is_full_at_its_bound_and_forgets_nothing() {
     let row_bytes = count(size_of::<TickUpdate>());
     let mut writer = writer(WriterOptions { pending_bytes_max: 4 * row_bytes, ..small(2) });
-    writer.push_changes(0, delta(0, 1), &instrument(0)).unwrap();
+    writer.push_changes(0, &delta(0, 1), &instrument(0)).unwrap();
     assert!(!writer.is_full());
-    writer.push_changes(0, delta(0, 2), &instrument(0)).unwrap();
+    writer.push_changes(0, &delta(0, 2), &instrument(0)).unwrap();
     assert!(writer.is_full());
-    writer.push_changes(0, delta(0, 3), &instrument(0)).unwrap();
+    writer.push_changes(0, &delta(0, 3), &instrument(0)).unwrap();
     assert_eq!(writer.pending_bytes(), 6 * row_bytes);
     for _ in 0..3 {
         let batch = inserting(&mut writer, 0);
@@ -178,9 +177,9 @@ fn it_is_full_at_its_bound_and_forgets_nothing() {
 #[test]
 fn the_first_whole_book_waits_for_the_stores_live_keys_and_buries_what_it_lacks() {
     let mut writer = writer(small(2));
-    writer.push_changes(0, changes(0, 5, &[(Side::Bid, 100, 1), (Side::Ask, 102, 0)], true), &instrument(0)).unwrap();
-    writer.push_changes(0, changes(0, 6, &[(Side::Bid, 99, 0)], false), &instrument(0)).unwrap();
-    writer.push_changes(0, delta(1, 7), &instrument(1)).unwrap();
+    writer.push_changes(0, &changes(0, 5, &[(Side::Bid, 100, 1), (Side::Ask, 102, 0)], true), &instrument(0)).unwrap();
+    writer.push_changes(0, &changes(0, 6, &[(Side::Bid, 99, 0)], false), &instrument(0)).unwrap();
+    writer.push_changes(0, &delta(1, 7), &instrument(1)).unwrap();
     let other = inserting(&mut writer, 0);
     assert_eq!(ticks(&other).len(), 2, "another instrument goes on");
     assert_eq!(writer.poll(0), Some(Action::LoadLiveKeys(SymbolId(0))));
@@ -202,7 +201,7 @@ fn the_first_whole_book_waits_for_the_stores_live_keys_and_buries_what_it_lacks(
 #[test]
 fn what_changed_after_the_whole_book_gets_no_tombstone() {
     let mut writer = writer(WriterOptions::default());
-    writer.push_changes(0, changes(0, 5, &[(Side::Bid, 100, 1)], true), &instrument(0)).unwrap();
+    writer.push_changes(0, &changes(0, 5, &[(Side::Bid, 100, 1)], true), &instrument(0)).unwrap();
     assert_eq!(writer.poll(0), Some(Action::LoadLiveKeys(SymbolId(0))));
     let keys = [live(Side::Bid, 98, 4), live(Side::Bid, 97, 5), live(Side::Bid, 96, 6), live(Side::Bid, 100, 9)];
     writer.live_keys(0, SymbolId(0), &keys);
@@ -215,7 +214,7 @@ fn what_changed_after_the_whole_book_gets_no_tombstone() {
 #[test]
 fn a_message_goes_ahead_of_what_was_made_of_it_and_counts_as_waiting() {
     let mut writer = writer(WriterOptions { pending_bytes_max: 1_000, ..WriterOptions::default() });
-    writer.push_changes(0, delta(0, 1), &instrument(0)).unwrap();
+    writer.push_changes(0, &delta(0, 1), &instrument(0)).unwrap();
     writer.push_raw(0, raw(1, b"one"));
     let small = writer.pending_bytes();
     writer.push_raw(0, raw(2, &[7; 1_000]));
@@ -251,18 +250,18 @@ fn every_part_of_a_message_is_in_its_token() {
 #[test]
 fn only_a_first_or_rescaled_whole_book_asks_and_only_when_its_rows_are_stored() {
     let mut writer = writer(WriterOptions::default());
-    writer.push_changes(0, delta(0, 1), &instrument(0)).unwrap();
-    writer.push_changes(0, changes(0, 2, &[(Side::Bid, 100, 1)], true), &instrument(0)).unwrap();
+    writer.push_changes(0, &delta(0, 1), &instrument(0)).unwrap();
+    writer.push_changes(0, &changes(0, 2, &[(Side::Bid, 100, 1)], true), &instrument(0)).unwrap();
     let before = inserting(&mut writer, 0);
     assert_eq!(writer.poll(0), None, "rows of the instrument are under way");
     writer.inserted(&before.token);
     assert_eq!(writer.poll(0), Some(Action::LoadLiveKeys(SymbolId(0))));
     writer.live_keys(0, SymbolId(0), &[]);
-    writer.push_changes(0, changes(0, 3, &[(Side::Bid, 100, 1)], true), &instrument(0)).unwrap();
+    writer.push_changes(0, &changes(0, 3, &[(Side::Bid, 100, 1)], true), &instrument(0)).unwrap();
     assert_eq!(writer.counters(0).instruments_held, 0, "the same steps");
     let finer =
         AdmittedChanges { scale: Scale { price: -3, ..SCALE }, ..changes(0, 4, &[(Side::Bid, 1_000, 1)], true) };
-    writer.push_changes(0, finer, &instrument(0)).unwrap();
+    writer.push_changes(0, &finer, &instrument(0)).unwrap();
     assert_eq!(writer.counters(0).instruments_held, 1);
     let before = inserting(&mut writer, 0);
     writer.inserted(&before.token);
@@ -274,10 +273,10 @@ fn only_a_first_or_rescaled_whole_book_asks_and_only_when_its_rows_are_stored() 
 fn held_changes_that_need_keys_again_are_held_again_in_order() {
     let mut writer = writer(WriterOptions::default());
     let finer = |changes| AdmittedChanges { scale: Scale { price: -3, ..SCALE }, ..changes };
-    writer.push_changes(0, changes(0, 1, &[(Side::Bid, 100, 1)], true), &instrument(0)).unwrap();
-    writer.push_changes(0, delta(0, 2), &instrument(0)).unwrap();
-    writer.push_changes(0, finer(changes(0, 3, &[(Side::Bid, 1_000, 1)], true)), &instrument(0)).unwrap();
-    writer.push_changes(0, finer(delta(0, 4)), &instrument(0)).unwrap();
+    writer.push_changes(0, &changes(0, 1, &[(Side::Bid, 100, 1)], true), &instrument(0)).unwrap();
+    writer.push_changes(0, &delta(0, 2), &instrument(0)).unwrap();
+    writer.push_changes(0, &finer(changes(0, 3, &[(Side::Bid, 1_000, 1)], true)), &instrument(0)).unwrap();
+    writer.push_changes(0, &finer(delta(0, 4)), &instrument(0)).unwrap();
     assert_eq!(writer.poll(0), Some(Action::LoadLiveKeys(SymbolId(0))));
     writer.live_keys(0, SymbolId(0), &[]);
     let first = inserting(&mut writer, 0);
@@ -297,7 +296,7 @@ fn loads_are_bounded_and_repeated_when_they_fail() {
     let mut writer = writer(WriterOptions::default());
     let many = u32::try_from(LOADS_MAX).unwrap() + 1;
     for symbol in 0..many {
-        writer.push_changes(0, changes(symbol, 1, &[(Side::Bid, 1, 1)], true), &instrument(symbol)).unwrap();
+        writer.push_changes(0, &changes(symbol, 1, &[(Side::Bid, 1, 1)], true), &instrument(symbol)).unwrap();
     }
     let asked: Vec<_> = std::iter::from_fn(|| writer.poll(0)).collect();
     assert_eq!(asked, (0..many - 1).map(|symbol| Action::LoadLiveKeys(SymbolId(symbol))).collect::<Vec<_>>());
@@ -311,7 +310,7 @@ fn loads_are_bounded_and_repeated_when_they_fail() {
 #[test]
 fn an_event_without_changes_still_moves_the_durable_version() {
     let mut writer = writer(WriterOptions::default());
-    writer.push_changes(0, changes(0, 1, &[], false), &instrument(0)).unwrap();
+    writer.push_changes(0, &changes(0, 1, &[], false), &instrument(0)).unwrap();
     assert_eq!(writer.durable(SymbolId(0)), None);
     assert_eq!(writer.poll(BATCH_AGE_NS), None);
     assert_eq!(writer.durable(SymbolId(0)), Some(Version::new(1, 1)));
@@ -335,7 +334,7 @@ fn a_replay_gives_the_same_batches_whatever_the_store_held_and_whenever_it_answe
             while !writer.is_full() && !input.is_empty() {
                 let next = input.pop_front().unwrap();
                 let of = instrument(next.symbol.0);
-                writer.push_changes(now, next, &of).unwrap();
+                writer.push_changes(now, &next, &of).unwrap();
             }
             if input.is_empty() && !flushed {
                 writer.flush();
@@ -369,7 +368,7 @@ fn a_tranche_without_a_name_is_refused_whole() {
     let mut writer = writer(WriterOptions::default());
     let mut event = delta(0, 1);
     event.changes[1].key.tranche = market::TrancheId(3);
-    let error = writer.push_changes(0, event, &instrument(0)).unwrap_err();
+    let error = writer.push_changes(0, &event, &instrument(0)).unwrap_err();
     assert_eq!(error.to_string(), "binance_spot/S0 has a tick of tranche 3, which has no name in the store");
     assert!(writer.is_idle());
 }
