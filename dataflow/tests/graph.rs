@@ -171,7 +171,7 @@ fn naive_best(cuts: &BTreeMap<(u64, SymbolId), InstrumentCut>) -> Vec<BestChange
                 .filter(|(symbol, (_, state, _))| listing(symbol.0).pair == pair && *state == FeedState::Live);
             let best = candidates.fold(Best::default(), |best, (symbol, (quote, _, scale))| {
                 let side = |level| BestSide::of(listing(symbol.0).venue, level, *scale);
-                best.merge(Best { bid: quote.bid.map(side), ask: quote.ask.map(side) })
+                best.merge(Best { bid: quote.bid.and_then(side), ask: quote.ask.and_then(side) })
             });
             let before = held.insert(pair, best).unwrap_or_default();
             if best != before {

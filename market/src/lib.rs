@@ -14,6 +14,7 @@ pub mod feed;
 pub mod guard;
 pub mod instrument;
 pub mod naive;
+pub mod power;
 pub mod quote;
 pub mod scale;
 pub mod tick;

@@ -86,14 +86,13 @@ pub struct BestSide {
 }
 
 impl BestSide {
-    /// A level of a venue as a candidate for the best of its pair.
+    /// A level of a venue as a candidate for the best of its pair. None where it has no exact decimal price of zero or
+    /// more: a price that is a power has no place among decimal ones.
     #[must_use]
-    pub fn of(venue: Venue, level: Level, scale: Scale) -> Self {
-        Self {
-            price: Exact::new(U256::from(level.tick_index.unsigned_abs()), scale.price),
-            quantity: Exact::new(level.quantity, scale.quantity),
-            venue,
-        }
+    pub fn of(venue: Venue, level: Level, scale: Scale) -> Option<Self> {
+        let steps = u64::try_from(level.tick_index).ok().filter(|_| !scale.is_powers())?;
+        let price = Exact::new(U256::from(steps), scale.price);
+        Some(Self { price, quantity: Exact::new(level.quantity, scale.quantity), venue })
     }
 }
 
@@ -159,5 +158,15 @@ mod tests {
         assert_eq!(best.ask.map(|ask| ask.venue), Some(Venue::BinanceSpot));
         assert_eq!(best, b.merge(a));
         assert_eq!(best, best.merge(Best::default()));
+    }
+
+    #[test]
+    fn a_price_that_is_a_power_or_negative_is_no_candidate() {
+        let level = |tick_index| Level { tick_index, quantity: U256::from(3_u64) };
+        let of = |tick_index, price| BestSide::of(Venue::NeutronDex, level(tick_index), Scale { price, quantity: -1 });
+        assert_eq!(of(5, crate::scale::PRICE_POWERS), None);
+        assert_eq!(of(-5, -2), None);
+        let side = BestSide { price: exact(5, -2), quantity: exact(3, -1), venue: Venue::NeutronDex };
+        assert_eq!(of(5, -2), Some(side));
     }
 }

@@ -1,8 +1,9 @@
 //! Steps of an instrument: how an exact decimal becomes a tick index or a quantity, and back to text.
 //!
-//! Never: a rounding. A value finer than the step is reported, so that the step can be refined.
+//! Never: a rounding, but in the text of a price that is a power. A value finer than the step is reported, so that the
+//! step can be refined.
 
-use crate::{Decimal, DecimalError, U256, decimal::write_scaled};
+use crate::{Decimal, DecimalError, U256, decimal::write_scaled, power};
 use serde::{Deserialize, Serialize};
 
 /// Finest and coarsest power of ten that a step may have.
@@ -42,6 +43,9 @@ pub enum ScaleError {
     /// The value does not fit its type at this step.
     #[error("out of range at this step")]
     OutOfRange,
+    /// A decimal price where prices are powers.
+    #[error("the instrument's prices are powers, no decimal steps")]
+    Powers,
 }
 
 impl Default for Scale {
@@ -52,11 +56,24 @@ impl Default for Scale {
 }
 
 impl Scale {
+    /// Whether a tick index is the exponent of a price that is a power ([`PRICE_POWERS`]), and no number of steps.
+    #[must_use]
+    pub const fn is_powers(self) -> bool {
+        self.price == PRICE_POWERS
+    }
+
+    /// Whether prices are powers in one of the two and steps in the other: nothing of one has a place in the other.
+    #[must_use]
+    pub const fn mixes(self, other: Self) -> bool {
+        self.is_powers() != other.is_powers()
+    }
+
     /// A price in steps.
     ///
     /// # Errors
-    /// [`ScaleError`]: negative, finer than the step, or beyond `i64`.
+    /// [`ScaleError`]: negative, finer than the step, beyond `i64`, or a decimal where prices are powers.
     pub fn price(self, value: &Decimal) -> Result<i64, ScaleError> {
+        self.decimal()?;
         let steps = in_steps(value, self.price)?;
         i64::try_from(steps).map_err(|_| ScaleError::OutOfRange)
     }
@@ -73,22 +90,28 @@ impl Scale {
     ///
     /// # Errors
     /// [`ScaleError::OutOfRange`] if a price step finer than [`PRICE_EXPONENT_MIN`], or a quantity step finer than
-    /// [`STEP_EXPONENT_LIMIT`], would be needed.
+    /// [`STEP_EXPONENT_LIMIT`], would be needed; [`ScaleError::Powers`] where prices are powers, which nothing refines.
     pub fn refined(self, price: &Decimal, quantity: &Decimal) -> Result<Self, ScaleError> {
+        self.decimal()?;
         let (price, quantity) =
             (finer(self.price, price, PRICE_EXPONENT_MIN)?, finer(self.quantity, quantity, -STEP_EXPONENT_LIMIT)?);
         Ok(Self { price, quantity })
     }
 
-    /// The finer of two scales, step by step.
+    /// The finer of two scales, step by step. Of two that [mix](Self::mixes) powers and steps it has powers, where no price
+    /// in steps has a place: [`Self::price_in`] gives none.
     #[must_use]
     pub fn finest(self, other: Self) -> Self {
         Self { price: self.price.min(other.price), quantity: self.quantity.min(other.quantity) }
     }
 
-    /// A tick index of this scale as a tick index of a finer one; `None` where it does not fit.
+    /// A tick index of this scale as a tick index of a finer one; `None` where it does not fit, and between powers and
+    /// steps.
     #[must_use]
     pub fn price_in(self, finer: Self, tick_index: i64) -> Option<i64> {
+        if self.is_powers() || finer.is_powers() {
+            return (!self.mixes(finer)).then_some(tick_index);
+        }
         let shift = u32::try_from(i32::from(self.price) - i32::from(finer.price)).ok()?;
         tick_index.checked_mul(10_i64.checked_pow(shift)?)
     }
@@ -103,15 +126,21 @@ impl Scale {
         quantity.checked_mul(U256::from(10_u64).checked_pow(U256::from(shift))?)
     }
 
-    /// The exact value of a tick index, for order-book venues a price.
+    /// The exact value of a tick index; none below zero, and none where prices are powers, which have more digits than
+    /// any number here.
     #[must_use]
-    pub fn price_value(self, tick_index: i64) -> Decimal {
-        Decimal::new(U256::from(tick_index.unsigned_abs()), i32::from(self.price))
+    pub fn price_value(self, tick_index: i64) -> Option<Decimal> {
+        let steps = u64::try_from(tick_index).ok().filter(|_| !self.is_powers())?;
+        Some(Decimal::new(U256::from(steps), i32::from(self.price)))
     }
 
-    /// Price text with every digit of the step, e.g. `61737.60` at -2.
+    /// Price text with every digit of the step, e.g. `61737.60` at -2. Where prices are powers it has 18 significant
+    /// digits, correctly rounded, as [`power::text`] says; the tick index alone is exact then.
     #[must_use]
     pub fn price_text(self, tick_index: i64) -> String {
+        if self.is_powers() {
+            return power::text(tick_index, power::DIGITS);
+        }
         let sign = if tick_index < 0 { "-" } else { "" };
         scaled_text(sign, &tick_index.unsigned_abs().to_string(), self.price)
     }
@@ -123,6 +152,10 @@ impl Scale {
             return "0".to_owned();
         }
         scaled_text("", &quantity.to_string(), self.quantity)
+    }
+
+    const fn decimal(self) -> Result<(), ScaleError> {
+        if self.is_powers() { Err(ScaleError::Powers) } else { Ok(()) }
     }
 }
 
@@ -211,5 +244,33 @@ mod tests {
         assert_eq!(scale.quantity_text(U256::from(50_u64)), "0.50");
         assert_eq!(scale.quantity_text(U256::ZERO), "0");
         assert_eq!(Scale { price: 2, quantity: 0 }.price_text(7), "700");
+    }
+    #[test]
+    fn powers_and_steps_never_become_each_other() {
+        let powers = Scale { price: PRICE_POWERS, quantity: -27 };
+        let steps = Scale { price: -2, quantity: -8 };
+        for tick_index in [0, 1, -1, i64::MAX] {
+            for scale in [steps, Scale::default(), Scale { price: i8::MIN + 1, quantity: 0 }] {
+                assert_eq!(scale.price_in(powers, tick_index), None);
+                assert_eq!(powers.price_in(scale, tick_index), None);
+                assert_eq!(scale.price_in(scale.finest(powers), tick_index), None);
+            }
+            assert_eq!(powers.price_in(Scale { quantity: -30, ..powers }, tick_index), Some(tick_index));
+            assert_eq!(powers.price_value(tick_index), None);
+        }
+        assert!(powers.mixes(steps) && steps.mixes(powers) && !powers.mixes(powers) && !steps.mixes(steps));
+        assert_eq!(powers.price(&decimal("0")), Err(ScaleError::Powers));
+        assert_eq!(powers.refined(&decimal("0"), &decimal("1")), Err(ScaleError::Powers));
+    }
+
+    #[test]
+    fn a_price_that_is_a_power_is_told_with_eighteen_digits() {
+        let scale = Scale { price: PRICE_POWERS, quantity: -27 };
+        assert_eq!(scale.price_text(0), "1.00000000000000000");
+        assert_eq!(scale.price_text(1), "1.00010000000000000");
+        assert_eq!(scale.price_text(-559_681), "1.0001^-559681");
+        assert_eq!(scale.quantity_text(U256::from(5_u64)), "0.000000000000000000000000005");
+        assert_eq!(Scale { price: -2, quantity: 0 }.price_value(-5), None);
+        assert_eq!(Scale { price: -2, quantity: 0 }.price_value(50), Some(decimal("0.5")));
     }
 }

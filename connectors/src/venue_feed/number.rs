@@ -103,7 +103,7 @@ impl Steps {
     /// Steps for the first prices, which do not fit what was told beforehand; none if there are others to blame.
     fn untold(self) -> Option<Self> {
         let coarsest = Scale::default().price;
-        let blamed = self.greatest.is_none() && self.scale.price != coarsest;
+        let blamed = self.greatest.is_none() && self.scale.price != coarsest && !self.scale.is_powers();
         blamed.then_some(Self { scale: Scale { price: coarsest, ..self.scale }, greatest: None })
     }
 
@@ -286,6 +286,15 @@ mod tests {
         assert_eq!(SUBJECT.pair(&mut { told }, "61737.6", "1").unwrap().0, 617_376);
         let changes = SUBJECT.levels(&mut steps, [bid("61737.63", "1")].into_iter()).unwrap();
         assert_eq!((steps.scale(), changes[0].key.tick_index), (Scale { price: -2, quantity: -3 }, 6_173_763));
+    }
+
+    #[test]
+    fn prices_that_are_powers_take_no_decimals() {
+        let mut steps = Steps::told(Scale { price: market::scale::PRICE_POWERS, quantity: -27 });
+        let error = SUBJECT.levels(&mut steps, [bid("1.0001", "1")].into_iter()).unwrap_err();
+        assert!(matches!(error, Undecodable::Number { source: ScaleError::Powers, .. }), "{error:?}");
+        assert!(SUBJECT.pair(&mut steps, "1", "1").is_err());
+        assert!(steps.scale().is_powers());
     }
 
     #[test]

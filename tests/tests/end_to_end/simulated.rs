@@ -105,7 +105,7 @@ async fn a_terminal_sees_prices_move_and_nothing_turn_back() -> Result<()> {
     let of = |venue: Venue, name: &str| {
         let shown = session.quote(name).unwrap();
         let side = |level| BestSide::of(venue, level, shown.scale);
-        Best { bid: shown.quote.bid.map(side), ask: shown.quote.ask.map(side) }
+        Best { bid: shown.quote.bid.and_then(side), ask: shown.quote.ask.and_then(side) }
     };
     let naive = of(Venue::BinanceSpot, BINANCE).merge(of(Venue::KrakenSpot, KRAKEN));
     assert_eq!(session.best("BTC/USDT"), Some(&naive));

@@ -187,7 +187,7 @@ fn compare(wire: &Wire, symbol: &str, tickers: &mut BTreeMap<(String, u64), Tick
     let best = |side| {
         let (level, scale) = (stream.book.levels(side).next().unwrap(), stream.book.scale());
         let quantity = scale.quantity_text(level.quantity);
-        (scale.price_value(level.tick_index), Decimal::parse(&quantity).unwrap())
+        (scale.price_value(level.tick_index).unwrap(), Decimal::parse(&quantity).unwrap())
     };
     assert_eq!([best(Side::Bid), best(Side::Ask)], ticker, "{symbol} at {}", version.seq);
     1

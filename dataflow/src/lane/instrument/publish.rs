@@ -99,10 +99,8 @@ impl Instrument {
     fn candidate(&self, quote: Quote, feed: Feed) -> Option<Best> {
         let (venue, scale) = (self.listing.venue, self.book.scale());
         let side = |level| BestSide::of(venue, level, scale);
-        let best = Best { bid: quote.bid.map(side), ask: quote.ask.map(side) };
-        // A price that is a power has no place among decimal ones.
-        let decimal = scale.price != market::scale::PRICE_POWERS;
-        let known = feed.state == FeedState::Live && !feed.flags.exhausted && decimal;
+        let best = Best { bid: quote.bid.and_then(side), ask: quote.ask.and_then(side) };
+        let known = feed.state == FeedState::Live && !feed.flags.exhausted;
         (known && best != Best::default()).then_some(best)
     }
 

@@ -47,8 +47,10 @@ impl Instrument {
         let suspect = shown.filter(|shown| shown.epoch == version.epoch && version <= *shown);
         let old = suspect.map(|shown| (shown, self.book.clone()));
         let Timed { times, body: Snapshot { scale, mut ticks, window, .. } } = snapshot;
-        let finest = if self.book.is_empty() { scale } else { self.book.scale().finest(scale) };
-        if finest != scale && convert(scale, finest, &mut ticks).is_none() {
+        let shown_in = (!self.book.is_empty()).then(|| self.book.scale());
+        let finest = shown_in.map_or(scale, |shown| shown.finest(scale));
+        let mixed = shown_in.is_some_and(|shown| shown.mixes(scale));
+        if mixed || (finest != scale && convert(scale, finest, &mut ticks).is_none()) {
             tally.lane.unrepresentable += 1;
             self.broken(times, tally);
             return;
