@@ -27,7 +27,7 @@ use connectors::{
     clickhouse::{SinkView, batch_log::BatchLog},
     neutron_dex::message::BlockError,
     pubsub::{
-        client::PubSubAddress,
+        client::{EnsureError, PubSubAddress, SubscriptionName, SubscriptionOptions, TopicName},
         content::ContentError,
         header::{HeaderError, hex},
         parts::{Outstanding, PartConflict},
@@ -142,6 +142,8 @@ pub struct BatchStart {
     pub address: PubSubAddress,
     /// How it is pulled.
     pub pull: PullOptions,
+    /// The topic, if it and the subscription are to be made where they are missing.
+    pub topic: Option<TopicName>,
     /// The log.
     pub log: BatchLog,
     /// The durable cursor; none if nothing of the stream was ever taken.
@@ -215,6 +217,26 @@ const RUNTIME_THREADS: usize = 2;
 const RUNTIME_END_MAX: Duration = Duration::from_secs(2);
 
 async fn follow(start: BatchStart, stopped: watch::Receiver<bool>) -> Result<(), Ended> {
-    let pull = Pull::start(start.address.clone(), start.pull.clone(), Arc::clone(&start.now_ns));
+    let (address, options) = (start.address.clone(), start.pull.clone());
+    if let Some(topic) = start.topic.clone() {
+        tokio::spawn(make(address.clone(), topic, options.subscription.clone()));
+    }
+    let pull = Pull::start(address, options, Arc::clone(&start.now_ns));
     driver::Driver::begin(start, pull, stopped).await
+}
+
+/// How long after a failure topic and subscription are tried to be made again.
+const MAKE_EVERY: Duration = Duration::from_secs(5);
+
+/// Makes topic and subscription where they are missing; the subscription is pulled meanwhile, and found once it is there.
+async fn make(address: PubSubAddress, topic: TopicName, subscription: SubscriptionName) {
+    while let Err(error) = address.ensure(&topic, &subscription, &SubscriptionOptions::default()).await {
+        tell(&error);
+        tokio::time::sleep(MAKE_EVERY).await;
+    }
+}
+
+fn tell(error: &EnsureError) {
+    let error = error as &dyn std::error::Error;
+    tracing::warn!(error, "topic and subscription cannot be made, and are tried again");
 }

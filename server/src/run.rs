@@ -42,7 +42,7 @@ use dataflow::{
     ingest::{Credit, FeedSender, IngestConfig, Pace, feed},
     lane::LaneConfig,
 };
-use market::{Directory, Event, LegId, Venue, guard::Limits, instrument::DirectoryFull};
+use market::{Directory, Event, Venue, guard::Limits, instrument::DirectoryFull};
 use origin::{BATCH_LEG, SourceEnd, SourceStart, live_venues, start_source};
 use std::{
     fs::{File, TryLockError},
@@ -113,6 +113,9 @@ pub enum RunError {
     /// The address of Pub/Sub.
     #[error(transparent)]
     PubSub(#[from] connectors::pubsub::client::AddressError),
+    /// A name of Pub/Sub.
+    #[error(transparent)]
+    Name(#[from] connectors::pubsub::client::NameError),
     /// More instruments were kept than one process knows.
     #[error(transparent)]
     Full(#[from] DirectoryFull),
@@ -144,7 +147,7 @@ impl RunError {
             Self::DataDirectory(_) | Self::Unnoted => Exit::Input,
             Self::Capture(_) => Exit::Input,
             Self::InUse { .. } => Exit::DataDirectory,
-            Self::NoVenue | Self::Live(_) | Self::PubSub(_) => Exit::Usage,
+            Self::NoVenue | Self::Live(_) | Self::PubSub(_) | Self::Name(_) => Exit::Usage,
             Self::Listen { .. } => Exit::Network,
             Self::Stalled => Exit::Stalled,
             Self::Workers(_) | Self::Thread(_) | Self::Ended | Self::Full(_) => Exit::Internal,

@@ -12,10 +12,10 @@ pub(super) enum Mark {
     Through(u64),
     /// The changes of a batch that came late.
     Late(BatchName),
-    /// The stream was rebuilt.
-    Rebuilt,
-    /// These losses are healed. It has no marker of its own: it holds with the one before it.
+    /// The stream was rebuilt, which healed these losses.
     Healed(Vec<Hole>),
+    /// Nothing: what was to be fed could not be made.
+    Nothing,
 }
 
 /// Markers on their way through lanes and store, in order.
@@ -36,14 +36,9 @@ impl Cursor {
         Self { written, reached: written, sent: 0, marks: VecDeque::new(), through: VecDeque::new() }
     }
 
-    /// Notes the marker that is sent next.
-    pub(super) fn send(&mut self, mark: Mark) {
+    /// Notes what the marker that was sent now stands for.
+    pub(super) fn sent(&mut self, mark: Mark) {
         self.sent = self.sent.saturating_add(1);
-        self.marks.push_back((self.sent, mark));
-    }
-
-    /// Notes what becomes true with the marker that was sent last.
-    pub(super) fn send_after(&mut self, mark: Mark) {
         self.marks.push_back((self.sent, mark));
     }
 
@@ -97,10 +92,9 @@ mod tests {
     fn the_cursor_waits_for_rows_and_for_the_log() {
         let mut cursor = Cursor::new(4);
         for height in [5, 7] {
-            cursor.send(Mark::Through(height));
+            cursor.sent(Mark::Through(height));
         }
-        cursor.send(Mark::Rebuilt);
-        cursor.send_after(Mark::Healed(vec![Hole { after: 1, through: 2 }]));
+        cursor.sent(Mark::Healed(vec![Hole { after: 1, through: 2 }]));
         cursor.advance(None);
         assert_eq!((cursor.due(), cursor.waits()), (None, true));
         assert!(cursor.durable(2).is_empty());
@@ -110,7 +104,7 @@ mod tests {
         cursor.advance(None);
         assert_eq!(cursor.due(), Some(7));
         cursor.wrote(7);
-        assert_eq!(cursor.durable(3), [Mark::Rebuilt, Mark::Healed(vec![Hole { after: 1, through: 2 }])]);
+        assert_eq!(cursor.durable(3), [Mark::Healed(vec![Hole { after: 1, through: 2 }])]);
         assert!(!cursor.waits());
     }
 }

@@ -23,6 +23,7 @@ use connectors::{
     pubsub::pull::{Pull, PullEvent},
 };
 use dataflow::ingest::{Ended, FeedSender};
+use foldhash::{HashSet, HashSetExt};
 use market::{
     Body, Event, LegId, Tranches,
     batch::{BatchGuard, BatchId, BatchName, Rebuild},
@@ -53,8 +54,9 @@ pub(super) enum Done {
     /// Delivered, or told of the late one.
     Fed(Box<BlockFeed>, Fed, Result<Result<(), BatchError>, Ended>),
     Rebuilt(Rebuild, Result<Vec<Rebuilt>, Unreadable>),
-    Buried(Vec<Receipt>),
-    Settled,
+    /// Messages to be acknowledged, and letters that were buried again.
+    Buried(Vec<Receipt>, Vec<Box<str>>),
+    Settled(Box<str>),
     CursorMoved(u64),
     GapsNoted,
     Polled(Vec<Gap>),
@@ -104,6 +106,8 @@ pub(super) struct Driver {
     pub(super) tasks: JoinSet<Done>,
     pub(super) polled: Instant,
     pub(super) polling: bool,
+    /// Dead letters that are being tried again.
+    pub(super) letters: HashSet<Box<str>>,
 }
 
 impl Driver {
@@ -189,6 +193,7 @@ impl Driver {
             tasks: JoinSet::new(),
             polled: Instant::now(),
             polling: false,
+            letters: HashSet::new(),
         })
     }
 
@@ -209,7 +214,7 @@ impl Driver {
             }
             PullEvent::Message(pulled) => {
                 count(&self.numbers.messages);
-                self.marks.heard(now);
+                self.outbox.extend(self.marks.heard(now, (self.now_ns)()));
                 match self.arrivals.take(*pulled) {
                     Taken::Nothing => {}
                     Taken::Poison(original, error) => self.refuse(original, &error),
@@ -241,8 +246,11 @@ impl Driver {
                 self.fed(fed, result?);
             }
             Done::Rebuilt(rebuild, rebuilt) => self.rebuilt(rebuild, rebuilt),
-            Done::Buried(receipts) => self.settle(receipts),
-            Done::Settled => {}
+            Done::Buried(receipts, again) => {
+                self.settle(receipts);
+                self.letters.retain(|id| !again.contains(id));
+            }
+            Done::Settled(id) => self.letters.retain(|known| *known != id),
             Done::CursorMoved(height) => {
                 self.cursor_busy = false;
                 self.cursor.wrote(height);
@@ -252,11 +260,27 @@ impl Driver {
             Done::Polled(gaps) => self.polled(&gaps),
             Done::Letters(letters, unreadable) => {
                 self.polling = false;
-                letters.into_iter().for_each(|arrived| self.arrivals.again(arrived));
-                unreadable.into_iter().for_each(|(original, error)| self.refuse(original, &error));
+                for arrived in letters {
+                    if self.begins(&arrived.original) {
+                        self.arrivals.again(arrived);
+                    }
+                }
+                for (original, error) in unreadable {
+                    if self.begins(&original) {
+                        self.refuse(original, &error);
+                    }
+                }
             }
         }
         Ok(())
+    }
+
+    /// Whether a dead letter is not in work already.
+    fn begins(&mut self, original: &Original) -> bool {
+        original.receipts.iter().all(|receipt| match receipt {
+            Receipt::Letter(id) => self.letters.insert(id.clone()),
+            Receipt::Message(_) => true,
+        })
     }
 
     /// Starts everything that can be started.
@@ -339,7 +363,7 @@ impl Driver {
                     let receipts = self.held.logged(name, 0);
                     self.settle(receipts);
                 }
-                Ok(Some(Ok(Done::Buried(receipts)))) => self.settle(receipts),
+                Ok(Some(Ok(Done::Buried(receipts, _)))) => self.settle(receipts),
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => break,
             }

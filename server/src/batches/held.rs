@@ -220,6 +220,34 @@ impl Held {
         self.bytes = self.bytes.saturating_sub(block.saturating_add(content));
     }
 
+    /// Snapshots up to a height are of no use any more.
+    pub(super) fn forget_snapshots(&mut self, height: u64) {
+        let old = self.entries.range(..=(height, true)).filter(|((_, snapshot), _)| *snapshot);
+        let old: Vec<u64> = old.map(|((height, _), _)| *height).collect();
+        for height in old {
+            let id = market::batch::BatchId([0; 32]);
+            self.delivered(BatchName { height, previous: height, kind: BatchKind::Snapshot, id });
+        }
+    }
+
+    /// A batch as it came, for the dead letters; whoever waits for it is told once it is there.
+    pub(super) fn take_original(&mut self, name: BatchName) -> Option<Original> {
+        let entry = self.entries.get_mut(&key(name))?;
+        let content = entry.content.take()?;
+        self.bytes = self.bytes.saturating_sub(content.len());
+        let original = Original {
+            attributes: BTreeMap::new(),
+            data: vec![content],
+            message_id: entry.message_id.clone(),
+            published_ns: entry.times.published_ns,
+            received_ns: entry.times.received_ns,
+            attempt: 1,
+            receipts: std::mem::take(&mut entry.receipts),
+        };
+        self.unlogged.remove(&name.height);
+        Some(original)
+    }
+
     /// Forgets everything; what was not told is given back.
     pub(super) fn clear(&mut self) {
         self.entries.clear();

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 /// A subscription on which nothing came for so long has nothing that is waiting.
 const QUIET: Duration = Duration::from_secs(1);
 
+/// At most one sign of life in this time: a tenth of the least silence that makes a feed stale.
+const HEARD_EVERY: Duration = Duration::from_millis(200);
+
 /// The marks of one stream.
 #[derive(Debug)]
 pub(super) struct Marks {
@@ -18,6 +21,8 @@ pub(super) struct Marks {
     up: Option<Instant>,
     /// When a message came last.
     heard: Option<Instant>,
+    /// When the lanes were told of one last.
+    told: Option<Instant>,
     caught_up: bool,
     /// As they were sent last.
     stale: bool,
@@ -27,7 +32,7 @@ pub(super) struct Marks {
 impl Marks {
     /// The marks of a stream that was not heard yet, and what tells the lanes of them.
     pub(super) fn new(leg: LegId, behind: Duration, now_ns: u64) -> (Self, Event) {
-        let marks = Self { leg, behind, up: None, heard: None, caught_up: false, stale: true, gapped: false };
+        let marks = Self { leg, behind, up: None, heard: None, told: None, caught_up: false, stale: true, gapped: false };
         (marks, Event::of_leg(0, leg, now_ns, Body::Halted))
     }
 
@@ -40,9 +45,14 @@ impl Marks {
         self.caught_up = false;
     }
 
-    /// A message came.
-    pub(super) fn heard(&mut self, now: Instant) {
+    /// A message came; gives what tells the lanes of it, now and then.
+    pub(super) fn heard(&mut self, now: Instant, now_ns: u64) -> Option<Event> {
         self.heard = Some(now);
+        let due = self.told.is_none_or(|told| now.duration_since(told) >= HEARD_EVERY);
+        due.then(|| {
+            self.told = Some(now);
+            Event::of_leg(0, self.leg, now_ns, Body::LegHeard)
+        })
     }
 
     /// A batch was delivered that was published so long ago.
@@ -98,7 +108,8 @@ mod tests {
         assert_eq!(first.body, Body::Halted);
         assert!(marks.change(after(0), 1, false, false).is_empty());
         marks.up(after(10));
-        marks.heard(after(20));
+        assert!(marks.heard(after(20), 1).is_some());
+        assert!(marks.heard(after(21), 1).is_none(), "it was told just now");
         marks.delivered(Duration::from_secs(60));
         assert!(marks.change(after(20), 1, true, false).is_empty(), "an old batch");
         marks.delivered(Duration::from_millis(50));

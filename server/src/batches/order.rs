@@ -17,6 +17,7 @@ use connectors::{
         Block,
         feed::{At, BlockFeed},
     },
+    pubsub::header::{BatchHeader, Encoding},
 };
 use dataflow::ingest::FeedSender;
 use market::{
@@ -79,8 +80,14 @@ impl Driver {
     pub(super) fn offer(&mut self, decoded: Decoded) {
         let name = decoded.header.name();
         match self.guard.offer(name) {
-            BatchOffer::Keep | BatchOffer::Heals => {
+            BatchOffer::Keep => {
                 self.held.put(name, decoded);
+                self.log(name);
+            }
+            BatchOffer::Heals => {
+                self.held.put(name, decoded);
+                // The stream is rebuilt from it as it is in the log.
+                self.held.delivered(name);
                 self.log(name);
             }
             BatchOffer::Late | BatchOffer::Passed => {
@@ -154,7 +161,7 @@ impl Driver {
             // Somebody else writes this log: what is shown may be another batch than what is kept.
             tracing::error!(height, "the log has another batch at a height that this process has taken");
             let error = known.map_or(BatchError::Contradicts { height }, |known| BatchError::Conflict { height, known });
-            self.unusable(name, None, &error);
+            return self.unusable(name, None, &error);
         }
         let receipts = self.held.logged(name, self.options.memory_bytes / 2);
         self.settle(receipts);
@@ -171,7 +178,7 @@ impl Driver {
                     self.tasks.spawn(async move {
                         let replayed = || log.set_dead_state(&id, DeadState::Replayed, None, None, now_ns);
                         drop(tasks::insist(&numbers, "close a dead letter", replayed).await);
-                        Done::Settled
+                        Done::Settled(id)
                     });
                 }
             }
@@ -211,11 +218,18 @@ impl Driver {
         };
         let letter = DeadLetter { head, payload };
         // A letter that is buried again keeps its place: it is the same one.
-        let receipts = receipts.into_iter().filter(|receipt| matches!(receipt, Receipt::Message(_))).collect();
+        let mut again = Vec::new();
+        let mut messages = Vec::new();
+        for receipt in receipts {
+            match receipt {
+                Receipt::Message(_) => messages.push(receipt),
+                Receipt::Letter(id) => again.push(id),
+            }
+        }
         let (log, numbers) = (Arc::clone(&self.log), Arc::clone(&self.numbers));
         self.tasks.spawn(async move {
             let buried = tasks::bury(&log, &numbers, letter).await;
-            Done::Buried(if buried { receipts } else { Vec::new() })
+            Done::Buried(if buried { messages } else { Vec::new() }, again)
         });
     }
 
@@ -260,7 +274,6 @@ impl Driver {
         self.numbers.with(|state| state.published_ns = times.published_ns.to_string());
         let at = At { received_ns: times.received_ns, venue_ns: times.block_ns, from: self.base };
         let leg = self.leg;
-        self.cursor.send(Mark::Through(name.height));
         self.feed(Fed::Batch(name), move |block_feed, out| {
             match name.kind {
                 BatchKind::Block => block_feed.deliver(&block, at, out)?,
@@ -276,7 +289,6 @@ impl Driver {
         self.late.pop_front();
         let at = At { received_ns: times.received_ns, venue_ns: times.block_ns, from: self.base };
         self.late_unlogged += 1;
-        self.cursor.send(Mark::Late(name));
         self.feed(Fed::Late(name), move |block_feed, out| block_feed.late(&block, at, out));
     }
 
@@ -304,7 +316,7 @@ impl Driver {
             if made.is_err() {
                 events.clear();
             }
-            // The marker was counted already, so it goes in any case.
+            // The marker goes in any case: markers are counted.
             events.extend(through.map(|place| Event::of_leg(0, leg, now_ns, Body::Through(place))));
             let sent = tasks::feed(&feed, events);
             Done::Fed(block_feed, fed, sent.map(|()| made))
@@ -312,50 +324,47 @@ impl Driver {
     }
 
     pub(super) fn fed(&mut self, fed: Fed, made: Result<(), BatchError>) {
-        match (fed, made) {
+        let mark = match (fed, made) {
+            (Fed::Events, _) => return,
             (Fed::Batch(name), Ok(())) => {
                 count(&self.numbers.delivered);
                 // What a snapshot has passed is told to the store.
                 self.late.extend(self.guard.delivered(name));
                 self.held.delivered(name);
+                self.held.forget_snapshots(self.guard.position());
                 connectors::halt::point("batch-delivered");
+                Mark::Through(name.height)
             }
-            (Fed::Batch(name), Err(error)) => self.unusable(name, None, &error),
-            (Fed::Late(name), made) => {
-                if let Err(error) = made {
-                    self.unusable(name, None, &error);
-                }
+            (Fed::Late(name), Ok(())) => Mark::Late(name),
+            (Fed::Batch(name), Err(error)) => {
+                self.unusable(name, None, &error);
+                Mark::Nothing
             }
-            (Fed::Rebuild(rebuild), made) => {
-                if let Err(error) = made {
-                    tracing::error!(%error, "the rebuilt stream cannot be shown");
-                }
+            (Fed::Late(name), Err(error)) => {
+                self.late_unlogged = self.late_unlogged.saturating_sub(1);
+                self.unusable(name, None, &error);
+                Mark::Nothing
+            }
+            (Fed::Rebuild(rebuild), Ok(())) => {
                 self.rebuilding = false;
                 count(&self.numbers.rebuilds);
-                let healed = self.guard.rebuilt(rebuild);
-                self.cursor.send_after(Mark::Healed(healed));
+                Mark::Healed(self.guard.rebuilt(rebuild))
             }
-            (Fed::Events, _) => {}
-        }
+            (Fed::Rebuild(rebuild), Err(error)) => {
+                tracing::error!(%error, "the rebuilt stream cannot be shown; it stays as it is, marked");
+                self.rebuilding = false;
+                self.guard.unrebuildable(rebuild);
+                Mark::Nothing
+            }
+        };
+        self.cursor.sent(mark);
     }
 
     /// A batch that is in the log, or on its way there, cannot be delivered: it is a hole now, and a dead letter.
     fn unusable(&mut self, name: BatchName, original: Option<Original>, error: &BatchError) {
         let reason = reason_of(error);
-        tracing::error!(height = name.height, reason, "a batch of the log cannot be delivered");
-        let from_memory = || {
-            let entry = self.held.get(name)?;
-            Some(Original {
-                attributes: BTreeMap::new(),
-                data: entry.content.iter().cloned().collect(),
-                message_id: entry.message_id.clone(),
-                published_ns: entry.times.published_ns,
-                received_ns: entry.times.received_ns,
-                attempt: 1,
-                receipts: Vec::new(),
-            })
-        };
-        if let Some(mut original) = original.or_else(from_memory) {
+        tracing::error!(height = name.height, reason, "a batch cannot be delivered");
+        if let Some(mut original) = original.or_else(|| self.held.take_original(name)) {
             original.attributes = attributes_of(&self.options.stream, name);
             self.bury(original, 1, reason);
         }
@@ -424,8 +433,6 @@ impl Driver {
         };
         let received_ns = (self.now_ns)();
         let at = At { received_ns, venue_ns: 0, from: self.base };
-        // The marker of the rebuilt stream is counted before it goes.
-        self.cursor.send(Mark::Rebuilt);
         self.feed(Fed::Rebuild(rebuild), move |block_feed, out| {
             rebuilt.iter().try_for_each(|rebuilt| block_feed.rebuilt(&rebuilt.book, rebuilt.place, at, out))
         });
@@ -444,7 +451,7 @@ impl Driver {
                     self.note(hole, GapState::Healed);
                 }
             }
-            Mark::Through(_) | Mark::Rebuilt => {}
+            Mark::Through(_) | Mark::Nothing => {}
         }
     }
 
@@ -541,6 +548,16 @@ fn reason_of(error: &BatchError) -> String {
 
 /// The attributes of a batch of the log, as it could be published again.
 fn attributes_of(stream: &str, name: BatchName) -> BTreeMap<String, String> {
-    let header = connectors::pubsub::header::BatchHeader::of_log(stream, name);
+    let header = BatchHeader {
+        stream: stream.into(),
+        kind: name.kind,
+        height: name.height,
+        previous: name.previous,
+        id: name.id,
+        encoding: Encoding::Identity,
+        block_time_ns: 0,
+        part: 0,
+        parts: 1,
+    };
     header.attributes().into_iter().collect()
 }

@@ -154,7 +154,7 @@ mod tests {
             tranche: Box::default(),
             reserves: U256::from(*reserves),
         };
-        Block { height, events: 9, pairs: vec![("A".into(), "B".into())], ticks: ticks.iter().map(tick).collect() }
+        Block { height, events: 9, failed: 0, pairs: vec![("A".into(), "B".into())], ticks: ticks.iter().map(tick).collect() }
     }
 
     #[test]

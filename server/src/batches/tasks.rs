@@ -43,14 +43,22 @@ where
             Err(error) => error,
         };
         count(&numbers.store_failures);
-        let text = &error as &dyn std::error::Error;
+        tell(&error, what);
         if !error.passes() {
-            tracing::error!(error = text, what, "what the store has cannot be used");
             return Err(error);
         }
-        tracing::warn!(error = text, what, "the store did not do it, and is asked again");
         tokio::time::sleep(pause).await;
         pause = PAUSE_MAX.min(pause.saturating_mul(2));
+    }
+}
+
+fn tell(error: &BatchLogError, what: &str) {
+    let passes = error.passes();
+    let error = error as &dyn std::error::Error;
+    if passes {
+        tracing::warn!(error, what, "the store did not do it, and is asked again");
+    } else {
+        tracing::error!(error, what, "what the store has cannot be used");
     }
 }
 

@@ -3,6 +3,7 @@
 //! Never: credentials; they are the environment's.
 
 use super::error::Problems;
+use connectors::pubsub::client::{SubscriptionName, TopicName};
 use serde::{Deserialize, Serialize};
 
 /// Longest resource name or address, in bytes.
@@ -72,15 +73,10 @@ impl PubSub {
 
     pub(super) fn check(&self, source: bool, store: bool, problems: &mut Problems) {
         let shown = |text: &str| format!("{text:?}");
-        let named = |text: &str, kind: &str| {
-            let parts: Vec<_> = text.split('/').collect();
-            text.len() <= TEXT_BYTES_MAX
-                && matches!(*parts, ["projects", project, found, name] if found == kind && !project.is_empty() && !name.is_empty())
-        };
-        let right = if self.subscription.is_empty() { !source } else { named(&self.subscription, "subscriptions") };
+        let right = if self.subscription.is_empty() { !source } else { self.subscription.parse::<SubscriptionName>().is_ok() };
         let limit = "projects/PROJECT/subscriptions/NAME; given where source.kind is \"pubsub\"";
         problems.unless(right, "pubsub.subscription", &shown(&self.subscription), &limit);
-        let right = self.topic.is_empty() || named(&self.topic, "topics");
+        let right = self.topic.is_empty() || self.topic.parse::<TopicName>().is_ok();
         problems.unless(right, "pubsub.topic", &shown(&self.topic), &"empty, or projects/PROJECT/topics/NAME");
         let address = self.endpoint.starts_with("http://") || self.endpoint.starts_with("https://");
         let right = self.endpoint.is_empty() || address && !self.endpoint.contains('@');

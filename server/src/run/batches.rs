@@ -10,7 +10,11 @@ use crate::{
 };
 use connectors::{
     clickhouse::SinkView,
-    pubsub::{client::PubSubAddress, parts::Outstanding, pull::PullOptions},
+    pubsub::{
+        client::{PubSubAddress, SubscriptionName, TopicName},
+        parts::Outstanding,
+        pull::PullOptions,
+    },
     venue_feed::listings::Listings,
 };
 use dataflow::ingest::FeedSender;
@@ -46,23 +50,22 @@ pub(super) fn start(
 ) -> Result<BatchSource, RunError> {
     let settings = &config.pubsub;
     let BatchBegin { cursor, restored, numbers } = begin;
+    let BatchEnds { listings, feed, view, now_ns } = ends;
+    let tranches = Arc::clone(listings.tranches());
     let directory = listings.directory();
     let listed = restored.iter().filter(|event| matches!(event.body, Body::Listing(_)));
     let known = listed.filter_map(|event| directory.get(event.symbol)).collect();
-    let BatchEnds { listings, feed, view, now_ns } = ends;
-    let tranches = Arc::clone(listings.tranches());
-    let pull = PullOptions {
-        subscription: settings.subscription.clone(),
-        topic: Some(settings.topic.clone()).filter(|topic| !topic.is_empty()),
-        outstanding_messages: settings.outstanding_messages,
-        outstanding_bytes: settings.outstanding_bytes,
-        silent: Duration::from_millis(settings.silent_ms),
-        ..PullOptions::default()
-    };
+    let silent = Duration::from_millis(settings.silent_ms);
+    let subscription: SubscriptionName = settings.subscription.parse()?;
+    let (messages, bytes) = (settings.outstanding_messages, settings.outstanding_bytes);
+    let pull = PullOptions { messages, bytes, silent, ..PullOptions::new(subscription) };
+    let topic = Some(&settings.topic).filter(|topic| !topic.is_empty());
+    let topic = topic.map(|topic| topic.parse::<TopicName>()).transpose()?;
     let start = BatchStart {
         options: options(config),
         address: PubSubAddress::from_env(Some(&*settings.endpoint).filter(|endpoint| !endpoint.is_empty()))?,
         pull,
+        topic,
         log: store.batch_log(&settings.stream),
         cursor,
         listings,
