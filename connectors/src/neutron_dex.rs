@@ -12,19 +12,31 @@
 //!    code is not 0 changed nothing; its events are counted in the order all the same.
 //! 6. Limit orders expire in the events of the block, not in transactions.
 //! 7. Three shapes: base64 keys and values (Tendermint 0.34); text, with `begin_block_events` and `end_block_events`
-//!    (CometBFT 0.37); text, with `finalize_block_events`, each of whose events has an attribute `mode` (0.38).
+//!    (CometBFT 0.37); text, with `finalize_block_events`, each of whose events has an attribute `mode` (0.38). One whose
+//!    `mode` is neither BeginBlock nor PreBlock, or that has none, is of the block's end.
 //! 8. Lists may be null, an event may have no `type`, a key or value may be null.
 //!
 //! Never: a tick of a transaction that failed.
 
-pub mod book;
+mod book;
 pub mod feed;
 pub mod message;
+
+pub use book::TickFault;
 
 use market::{Side, U256};
 
 /// Quantity steps of this venue: ReservesDec has 27 decimals.
 pub const QUANTITY_EXPONENT: i8 = -27;
+
+/// Greatest TickIndex, and its negative the least, of any release of the venue; later ones stop at 529,715.
+pub const TICK_INDEX_MAX: i64 = 559_680;
+
+/// Longest denomination of a token, in bytes: the chain's own bound.
+pub const DENOM_BYTES_MAX: usize = 128;
+
+/// What stands between the two tokens in an instrument's symbol; no denomination holds it.
+pub const BETWEEN_TOKENS: &str = "<>";
 
 /// The `TickUpdate`s of one block that count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +45,8 @@ pub struct Block {
     pub height: u64,
     /// Events of all kinds, those of failed transactions included: ordinals are below it.
     pub events: u64,
+    /// Transactions that failed.
+    pub failed: u64,
     /// The pairs that occur, TokenZero and TokenOne.
     pub pairs: Vec<(Box<str>, Box<str>)>,
     /// The ticks, in the order of their ordinals.

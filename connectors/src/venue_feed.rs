@@ -18,7 +18,7 @@ pub(crate) mod trades;
 pub(crate) mod wire;
 
 use crate::raw::{RawFrame, RawKind, RawPayload};
-use market::{Event, LegId, ScaleError, Venue, instrument::DirectoryFull};
+use market::{Event, LegId, ScaleError, Venue, instrument::DirectoryFull, tranche::TrancheRefused};
 use std::{borrow::Cow, sync::Arc};
 
 /// Why a frame gave no event. It goes to the dead letters with this reason; the book stays as it was.
@@ -106,6 +106,17 @@ pub enum Undecodable {
         /// Who sent it.
         venue: Venue,
     },
+    /// A block of which something cannot be taken; then nothing of it is.
+    #[error("{venue}: {source}")]
+    Block {
+        /// Who sent it.
+        venue: Venue,
+        /// Why.
+        source: crate::neutron_dex::message::BlockError,
+    },
+    /// No number for another tranche.
+    #[error(transparent)]
+    Tranche(#[from] TrancheRefused),
     /// No room for another instrument.
     #[error(transparent)]
     Full(#[from] DirectoryFull),

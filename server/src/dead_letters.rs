@@ -85,6 +85,8 @@ fn reason_of(reason: &Undecodable) -> (&'static str, &str) {
         Undecodable::Ids { symbol, .. } => ("ids", symbol),
         Undecodable::TradeId { symbol, .. } => ("trade_id", symbol),
         Undecodable::Binary { .. } => ("binary", ""),
+        Undecodable::Block { .. } => ("block", ""),
+        Undecodable::Tranche(_) => ("tranche", ""),
         Undecodable::Full(_) => ("full", ""),
     }
 }

@@ -71,4 +71,5 @@ venues! {
     bitmex: Bitmex,
     bitget: Bitget,
     dydx_v3: DydxV3,
+    neutron_dex: NeutronDex,
 }

@@ -6,7 +6,7 @@
 use super::{Undecodable, assets, excerpt, number};
 use crate::live::protocol::Listed;
 use foldhash::{HashMap, HashSet};
-use market::{Body, Directory, Event, Instrument, LegId, Listing, Scale, Venue, feed::SILENT_INTERVALS};
+use market::{Body, Directory, Event, Instrument, LegId, Listing, Scale, Tranches, Venue, feed::SILENT_INTERVALS};
 use std::{borrow::Cow, sync::Arc};
 
 /// Longest symbol taken from a venue, in bytes: two on-chain denominations of 128, and what stands between them.
@@ -29,6 +29,8 @@ type Assets = (Box<str>, Box<str>);
 #[derive(Debug, Default)]
 pub struct Listings {
     directory: Arc<Directory>,
+    /// The names of limit-order tranches, of venues that have such.
+    tranches: Arc<Tranches>,
     /// Assets of symbols that no rule splits, or splits wrongly.
     assets: HashMap<(Venue, Box<str>), Assets>,
     /// Powers of ten of the steps in which prices and quantities begin.
@@ -52,6 +54,18 @@ impl Listings {
     #[must_use]
     pub fn new(directory: Arc<Directory>) -> Self {
         Self { directory, ..Self::default() }
+    }
+
+    /// Says where tranches get their numbers; else the listings have a place of their own for them.
+    #[must_use]
+    pub fn with_tranches(self, tranches: Arc<Tranches>) -> Self {
+        Self { tranches, ..self }
+    }
+
+    /// The names of tranches.
+    #[must_use]
+    pub fn tranches(&self) -> &Arc<Tranches> {
+        &self.tranches
     }
 
     /// Names the assets of a symbol.
