@@ -5,6 +5,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+#[path = "store/batch_log.rs"]
+mod batch_log;
+#[path = "store/batch_records.rs"]
+mod batch_records;
+#[path = "store/batch_state.rs"]
+mod batch_state;
 #[path = "store/child.rs"]
 mod child;
 #[path = "store/engine.rs"]

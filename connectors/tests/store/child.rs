@@ -22,7 +22,7 @@ const PARENT_OF: &str = "SPRAG_TEST_PARENT_OF";
 const WRAPPER: &str = r#"exe=$1; shift; SPRAG_TEST_ENGINE_ARGS=$(printf '%s\n' "$@")
 export SPRAG_TEST_ENGINE_ARGS; exec "$exe" --exact child::this_is_the_engine --nocapture"#;
 
-async fn start(data_dir: &Path) -> Result<EngineChild, EngineError> {
+pub(super) async fn start(data_dir: &Path) -> Result<EngineChild, EngineError> {
     start_at(data_dir, 0).await
 }
 
