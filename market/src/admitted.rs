@@ -45,6 +45,7 @@ impl AdmittedChanges {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let changes = self.changes.len().saturating_mul(size_of::<TickChange>());
-        u64::try_from(changes.saturating_add(size_of::<Self>())).unwrap_or(u64::MAX)
+        let places = self.places.len().saturating_mul(size_of::<u64>());
+        u64::try_from(changes.saturating_add(places).saturating_add(size_of::<Self>())).unwrap_or(u64::MAX)
     }
 }

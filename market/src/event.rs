@@ -210,13 +210,15 @@ impl Event {
     /// Bytes that the event occupies while queued, for flow control.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let changes = match &self.body {
-            Body::Snapshot(snapshot) => snapshot.ticks.len(),
-            Body::Delta(delta) | Body::Late(delta) => delta.changes.len(),
-            Body::Restored(restored) => restored.ticks.as_ref().map_or(0, Vec::len).saturating_mul(2),
-            _ => 0,
+        let (changes, places) = match &self.body {
+            Body::Snapshot(snapshot) => (snapshot.ticks.len(), 0),
+            Body::Delta(delta) | Body::Late(delta) => (delta.changes.len(), delta.places.len()),
+            Body::Restored(restored) => (restored.ticks.as_ref().map_or(0, Vec::len).saturating_mul(2), 0),
+            _ => (0, 0),
         };
-        let bytes = size_of::<Self>().saturating_add(changes.saturating_mul(size_of::<TickChange>()));
+        let held =
+            changes.saturating_mul(size_of::<TickChange>()).saturating_add(places.saturating_mul(size_of::<u64>()));
+        let bytes = size_of::<Self>().saturating_add(held);
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 }

@@ -212,7 +212,8 @@ mod tests {
                 prop_assert_eq!(tranches.len(), table.len());
                 for (name, (id, _)) in &table {
                     let text = name.to_string();
-                    prop_assert_eq!(tranches.name(*id).as_deref(), Some(&*text));
+                    let known = tranches.name(*id);
+                    prop_assert_eq!(known.as_deref(), Some(text.as_str()));
                     prop_assert_eq!(tranches.number(&text), Some(*id));
                 }
             }

@@ -2,6 +2,7 @@
 //!
 //! Never: a wall clock; times are numbers that the test makes.
 
+mod batches;
 mod legs;
 mod returning;
 
@@ -25,6 +26,7 @@ struct Tape {
     published: Vec<(u64, InstrumentCut)>,
     quotes: Vec<QuoteChange>,
     requests: usize,
+    through: Vec<(u64, LegId, u64)>,
     counts: LaneCounts,
     legs: BTreeMap<LegId, LegCounts>,
 }
@@ -46,6 +48,7 @@ impl Tape {
             published: Vec::new(),
             quotes: Vec::new(),
             requests: 0,
+            through: Vec::new(),
             counts: LaneCounts::default(),
             legs: BTreeMap::new(),
         }
@@ -62,6 +65,7 @@ impl Tape {
             self.lane.close(cut, true, &mut out, &mut self.quotes);
             self.published.extend(out.instruments.into_iter().map(|instrument| (cut, instrument)));
             self.requests += out.requests.len();
+            self.through.extend(out.through.iter().map(|(leg, place)| (cut, *leg, *place)));
             self.counts.add(&out.counts);
             for (leg, more) in out.legs {
                 self.legs.entry(leg).or_default().add(&more);

@@ -326,3 +326,17 @@ fn a_restart_below_an_accepted_loss_waits_for_nothing_in_it_and_uses_what_the_lo
     assert_eq!(guard.rebuilt(Rebuild::From(1)), [hole(1, 4)]);
     assert_eq!((guard.losses().len(), guard.is_lossy()), (2, true));
 }
+
+/// Everything before it was accepted as lost, and nothing was durable when it was killed.
+#[test]
+fn a_snapshot_within_a_loss_passes_what_waits_and_the_loss_learns_of_it() {
+    let mut guard = BatchGuard::new(0, false).with_losses(vec![loss(0, 8, false)]);
+    for name in [block(3, 0), block(9, 8), snapshot(4)] {
+        guard.offer(name);
+    }
+    assert_eq!(drain(&mut guard), [4, 9]);
+    assert_eq!((guard.is_lossy(), guard.rebuild()), (true, None));
+    assert_eq!((guard.offer(block(3, 0)), guard.offer(block(8, 3))), (BatchOffer::Duplicate, BatchOffer::Late));
+    assert_eq!(guard.rebuild(), Some(Rebuild::From(0)));
+    assert_eq!(guard.rebuilt(Rebuild::From(0)), [hole(0, 8)]);
+}

@@ -246,7 +246,7 @@ impl World {
         Ok(())
     }
 
-    fn step(&mut self, step: Step) -> Result<(), TestCaseError> {
+    fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
         let before = (self.guard.position(), matches!(step, Step::Kill(..)));
         match step {
             Step::Offer(at) => self.offer(*at.get(&self.chain))?,
@@ -256,7 +256,7 @@ impl World {
                 let name = self.one_known(at);
                 prop_assert_eq!(self.guard.offer(other(name)), BatchOffer::Conflict { known: name.id });
             }
-            Step::Snapshot(height) => self.offer_snapshot(height),
+            Step::Snapshot(height) => self.offer_snapshot(*height),
             Step::Accept => self.accept(),
             Step::Drain => self.drain()?,
             Step::Refuse => {
@@ -267,13 +267,16 @@ impl World {
                 }
             }
             Step::Rebuild => self.rebuild()?,
-            Step::Kill(lag, order) => self.kill(lag, order)?,
+            Step::Kill(lag, order) => self.kill(*lag, *order)?,
         }
+        let lost = |hole: &Hole| self.heights(hole.after, hole.through).all(|height| self.accepted.contains(&height));
+        let waits = self.guard.hole().filter(|hole| self.guard.next().is_none() && lost(hole));
+        prop_assert_eq!(waits, None, "what was accepted as lost is waited for");
         prop_assert!(before.1 || self.guard.position() >= before.0, "the position went back");
         self.check()
     }
 
-    fn one_known(&self, at: Index) -> BatchName {
+    fn one_known(&self, at: &Index) -> BatchName {
         let known: Vec<_> = self.chain.iter().filter(|name| self.known.contains(&name.height)).collect();
         **at.get(&known)
     }
@@ -290,7 +293,7 @@ proptest! {
     ) {
         let mut world = World::new(&gaps, begun);
         for step in steps {
-            world.step(step)?;
+            world.step(&step)?;
         }
         // The rest, beginning anywhere.
         let mut names = world.chain.clone();
