@@ -3,6 +3,7 @@
 //! Never: a wall clock; times are numbers that the test makes.
 
 mod legs;
+mod powers;
 mod returning;
 
 use super::*;
