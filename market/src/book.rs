@@ -533,6 +533,14 @@ mod tests {
         assert_eq!(book.quote().ask, Some(Level { tick_index: 10_100, quantity: u(3_000) }));
         assert_eq!(book.horizon(Side::Ask), Some(10_100));
         assert_eq!(book.rescale(Scale { price: -30, quantity: -3 }), Err(RescaleError));
+        let powers = Scale { price: crate::scale::PRICE_POWERS, quantity: -3 };
+        assert_eq!(book.rescale(powers), Err(RescaleError));
+        let mut of_powers = Book::default();
+        of_powers.rescale(powers).unwrap();
+        of_powers.apply(TickChange::at(Side::Bid, 0, U256::ONE));
+        assert_eq!(of_powers.rescale(Scale { price: -2, quantity: -3 }), Err(RescaleError));
+        of_powers.rescale(Scale { quantity: -4, ..powers }).unwrap();
+        assert_eq!(of_powers.levels(Side::Bid).next(), Some(Level { tick_index: 0, quantity: U256::from(10_u64) }));
         assert_eq!(prices(&book, Side::Bid), [9_900]);
     }
 

@@ -145,7 +145,7 @@ async fn index(State(shared): State<Shared>) -> String {
          /v1/instruments         all instruments\n\
          /v1/legs                connections to venues: who is first, by how much\n\
          /v1/batches             the batch stream: where it stands, what is missing\n\
-         /v1/books/VENUE/SYMBOL  one book, e.g. /v1/books/binance_spot/BTCUSDT?depth=10\n\
+         /v1/books/VENUE/SYMBOL  one book, e.g. /v1/books/binance_spot/BTCUSDT?depth=10 (%3C %3E for < >)\n\
          /metrics                Prometheus\n\
          /healthz /readyz        liveness and readiness\n",
         crate::BUILD,

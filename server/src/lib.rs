@@ -18,6 +18,7 @@ pub mod metrics;
 pub mod raw_log;
 pub mod replay;
 pub mod restore;
+mod row;
 pub mod run;
 pub mod socket;
 pub mod source;

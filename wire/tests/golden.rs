@@ -148,7 +148,7 @@ fn the_specification_names_these_bytes() {
     let specification = fs::read_to_string(root().join("docs/WIRE.md")).unwrap();
     let line = format!("golden-sha256: {}", digest());
     assert!(specification.contains(&line), "docs/WIRE.md lacks the line `{line}`");
-    for name in ["hello", "heartbeat", "snapshot", "delta", "quote", "digest", "subscribe"] {
+    for name in ["hello", "heartbeat", "snapshot", "dex-snapshot", "delta", "quote", "digest", "subscribe"] {
         let sample = samples::samples().into_iter().find(|sample| sample.name == name).unwrap();
         let bytes = hex(&sample.message.encode());
         let shown: String = specification.split_whitespace().collect();

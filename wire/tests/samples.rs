@@ -74,7 +74,7 @@ fn sample(name: &'static str, description: &'static str, message: Message) -> Sa
 
 /// Every sample.
 pub(crate) fn samples() -> Vec<Sample> {
-    [opening(), books(), market_data(), small(), requests()].into_iter().flatten().collect()
+    [opening(), books(), market_data(), small(), requests(), powers()].into_iter().flatten().collect()
 }
 
 fn opening() -> Vec<Sample> {
@@ -291,6 +291,79 @@ fn digest_of_nothing() -> DigestBlock {
 
 fn bid_of(block: BestBlock) -> BestSide {
     block.best.bid.unwrap()
+}
+
+const ATOM: &str = "ibc/C4CFF46FD6DE35CA4CF4CE031E643C8FDC9BA4B99AE598E9B0ED98FE3A2319F9";
+
+/// A book of a venue whose prices are powers, its quantities in steps of 10^-27.
+fn dex() -> BookSnapshot {
+    let level = |tick_index, quantity: &str| Level { tick_index, quantity: quantity.parse().unwrap() };
+    BookSnapshot {
+        id: 3,
+        version: Version::new(1, (12_345_678 << 30) | 41),
+        scale: Scale { price: market::scale::PRICE_POWERS, quantity: -27 },
+        feed: live(),
+        age_ms: 1_100,
+        horizon: [None, None],
+        bids: vec![
+            level(26_040, "1999999999999999999999999999999999999"),
+            level(26_035, "1"),
+            Level { tick_index: -559_680, quantity: U256::MAX },
+        ],
+        asks: vec![level(26_041, "250000000000000000000000000"), level(559_680, "1000000000000000000000000000")],
+    }
+}
+
+fn powers() -> Vec<Sample> {
+    let instrument = DictionaryInstrument {
+        id: 3,
+        venue: Venue::NeutronDex,
+        symbol: format!("{ATOM}<>untrn").into(),
+        asset_0: ATOM.into(),
+        asset_1: "untrn".into(),
+        pair: 2,
+    };
+    let pair = DictionaryPair { id: 2, asset_0: ATOM.into(), asset_1: "untrn".into() };
+    let dictionary = Dictionary { generation: 9_007_199_254_740_993, instruments: vec![instrument], pairs: vec![pair] };
+    let book = dex();
+    let crc = wire::digest_of(book.scale, book.bids.iter().copied(), book.asks.iter().copied()).unwrap();
+    let delta = BookDelta {
+        id: book.id,
+        base: book.version,
+        version: Version::new(1, 12_345_679 << 30),
+        feed: live(),
+        changes: vec![change(Side::Bid, 26_035, 0), change(Side::Ask, 26_041, u64::MAX)],
+    };
+    let quote = Quote { bid: book.bids.first().copied(), ask: book.asks.first().copied() };
+    let (version, scale) = (book.version, book.scale);
+    let quote = QuoteBlock { id: book.id, version, scale, quote, feed: live(), age_ms: 0 };
+    let digest = Block::Digest(DigestBlock { id: book.id, version, crc });
+    let item = SubscriptionItem { channel: Channel::Book, pattern: format!("neutron_dex/{ATOM}<>untrn").into() };
+    let longest = format!("neutron_dex/{{{},b}}<>*", "a".repeat(wire::bounds::PATTERN_BYTES_MAX - 19));
+    let longest = SubscriptionItem { channel: Channel::Quote, pattern: longest.into() };
+    let subscription = Subscription { request: 8, items: vec![item, longest] };
+    vec![
+        sample(
+            "dex-dictionary",
+            "a symbol of two denominations, one with a slash",
+            Message::ToTerminal(ToTerminal::Dictionary(dictionary)),
+        ),
+        sample(
+            "dex-snapshot",
+            "prices that are powers of 1.0001, quantities in steps of 10^-27",
+            frame(vec![Block::BookSnapshot(book)]),
+        ),
+        sample(
+            "dex-frame",
+            "delta, quote and digest of prices that are powers",
+            frame(vec![Block::BookDelta(delta), Block::Quote(quote), digest]),
+        ),
+        sample(
+            "dex-subscribe",
+            "an exact name with a slash and brackets, and the longest pattern",
+            Message::ToServer(ToServer::Subscribe(subscription)),
+        ),
+    ]
 }
 
 fn small() -> Vec<Sample> {

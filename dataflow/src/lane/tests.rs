@@ -4,6 +4,7 @@
 
 mod batches;
 mod legs;
+mod powers;
 mod returning;
 
 use super::*;

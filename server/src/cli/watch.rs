@@ -10,7 +10,7 @@ use crossterm::{
     style::{Color, Print, ResetColor, SetForegroundColor},
     terminal::{self, Clear, ClearType},
 };
-use market::{FeedState, Level, Scale, Side};
+use market::{FeedState, Level, Scale, Side, power};
 use receiver::{InstrumentView, Link, Terminal};
 use std::{
     io::{self, IsTerminal, Write},
@@ -24,6 +24,14 @@ const DRAW_EVERY: Duration = Duration::from_millis(100);
 
 /// Levels a side of a ladder.
 const LEVELS_DEFAULT: usize = 8;
+
+/// Columns of prices and quantities; longer ones widen them for the whole ladder.
+const PRICE_WIDTH: usize = 18;
+const QUANTITY_WIDTH: usize = 24;
+
+/// Significant digits of a price that is a power: neighbours differ in the fourth or fifth, and the tick index beside it
+/// is exact.
+const POWER_DIGITS: u32 = 9;
 
 #[derive(Debug, Args)]
 pub(super) struct WatchArgs {
@@ -116,19 +124,61 @@ fn ladder(view: &InstrumentView<'_>, levels: usize, rows: &mut Vec<Row>) {
     let mark = if live { None } else { Some(Color::DarkGrey) };
     let head = format!("{}  {state} {} age{age}  version {}", view.name, flags.join(" "), book.version());
     rows.push((mark, head));
-    let asks: Vec<Level> = book.levels(Side::Ask).take(levels).collect();
-    rows.extend(asks.iter().rev().map(|level| (mark.or(Some(Color::Red)), row(scale, *level))));
+    let cells = |side| -> Vec<Cells> { book.levels(side).take(levels).map(|level| Cells::of(scale, level)).collect() };
+    let (bids, asks) = (cells(Side::Bid), cells(Side::Ask));
+    let widths = Widths::of(bids.iter().chain(&asks));
+    rows.extend(asks.iter().rev().map(|cells| (mark.or(Some(Color::Red)), widths.row(cells))));
     let trade = view.last_trade.map(|shown| {
         let (scale, trade) = (shown.scale, &shown.trade);
         let side = if trade.taker == Side::Bid { "bought" } else { "sold" };
-        format!("{side} {} at {}", scale.quantity_text(trade.quantity), scale.price_text(trade.tick_index))
+        let Cells { price, quantity } =
+            Cells::of(scale, Level { tick_index: trade.tick_index, quantity: trade.quantity });
+        format!("{side} {quantity} at {price}")
     });
-    rows.push((mark.or(Some(Color::DarkYellow)), format!("{:>18} {}", "----", trade.unwrap_or_default())));
-    rows.extend(book.levels(Side::Bid).take(levels).map(|level| (mark.or(Some(Color::Green)), row(scale, level))));
+    let middle = format!("{:>1$} {2}", "----", widths.price, trade.unwrap_or_default());
+    rows.push((mark.or(Some(Color::DarkYellow)), middle));
+    rows.extend(bids.iter().map(|cells| (mark.or(Some(Color::Green)), widths.row(cells))));
 }
 
-fn row(scale: Scale, level: Level) -> String {
-    format!("{:>18} {:>24}", scale.price_text(level.tick_index), scale.quantity_text(level.quantity))
+/// What a row of a ladder says.
+struct Cells {
+    price: String,
+    quantity: String,
+}
+
+impl Cells {
+    /// Every digit of decimal steps. Where prices are powers, a short text and the tick index, and quantities, whose steps
+    /// have 27 places, without the zeros at their end.
+    fn of(scale: Scale, level: Level) -> Self {
+        let (tick_index, quantity) = (level.tick_index, scale.quantity_text(level.quantity));
+        if !scale.is_powers() {
+            return Self { price: scale.price_text(tick_index), quantity };
+        }
+        let price = format!("{} ({tick_index:+})", power::text(tick_index, POWER_DIGITS));
+        let ending: &[char] = if quantity.contains('.') { &['0'] } else { &[] };
+        let quantity = quantity.trim_end_matches(ending).trim_end_matches('.').to_owned();
+        Self { price, quantity }
+    }
+}
+
+/// The columns of a ladder.
+struct Widths {
+    price: usize,
+    quantity: usize,
+}
+
+impl Widths {
+    fn of<'a>(cells: impl Iterator<Item = &'a Cells>) -> Self {
+        let least = Self { price: PRICE_WIDTH, quantity: QUANTITY_WIDTH };
+        cells.fold(least, |widths, cells| Self {
+            price: widths.price.max(cells.price.len()),
+            quantity: widths.quantity.max(cells.quantity.len()),
+        })
+    }
+
+    fn row(&self, cells: &Cells) -> String {
+        format!("{:>2$} {:>3$}", cells.price, cells.quantity, self.price, self.quantity)
+    }
 }
 
 /// The text terminal, or plain lines where there is none.
@@ -178,5 +228,45 @@ impl Screen {
             queue!(self.out, cursor::Show, Print("\r\n"))?;
         }
         self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use market::{U256, scale::PRICE_POWERS};
+
+    fn rows(scale: Scale, levels: &[(i64, &str)]) -> Vec<String> {
+        let level = |(tick_index, quantity): &(i64, &str)| Level {
+            tick_index: *tick_index,
+            quantity: quantity.parse::<U256>().unwrap(),
+        };
+        let cells: Vec<_> = levels.iter().map(|row| Cells::of(scale, level(row))).collect();
+        let widths = Widths::of(cells.iter());
+        cells.iter().map(|cells| widths.row(cells)).collect()
+    }
+
+    #[test]
+    fn a_ladder_of_decimal_steps_shows_every_digit() {
+        let shown = rows(Scale { price: -2, quantity: -2 }, &[(6_173_760, "150"), (5, "1000")]);
+        assert_eq!(
+            shown,
+            ["          61737.60                     1.50", "              0.05                    10.00"]
+        );
+    }
+
+    #[test]
+    fn a_ladder_of_powers_shows_tick_indices_and_fits_its_longest_row() {
+        let scale = Scale { price: PRICE_POWERS, quantity: -27 };
+        let whole = "1000000000000000000000000000000";
+        let shown = rows(scale, &[(-20_912, whole), (0, "1"), (559_680, "1500000000000000000000000000")]);
+        let right = [
+            "               0.123551717 (-20912)                          1000",
+            "                    1.00000000 (+0) 0.000000000000000000000000001",
+            "2020125330000000000000000 (+559680)                           1.5",
+        ];
+        assert_eq!(shown, right);
+        let tens = rows(Scale { price: PRICE_POWERS, quantity: 1 }, &[(0, "10")]);
+        assert!(tens[0].ends_with(" 100"), "{tens:?}");
     }
 }

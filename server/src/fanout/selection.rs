@@ -15,7 +15,7 @@ const PATTERNS_MAX: usize = 4_096;
 #[derive(Debug)]
 struct Pattern {
     item: SubscriptionItem,
-    /// None for a plain name.
+    /// None for a plain name. `*` and `?` match a `/` too: symbols and assets may have them.
     glob: Option<GlobMatcher>,
 }
 
@@ -38,7 +38,7 @@ impl Selection {
     ) -> Result<usize, ErrorCode> {
         let mut patterns = Vec::with_capacity(items.len());
         for item in items {
-            patterns.push(Pattern::new(item)?);
+            patterns.push(Pattern::new(item, directory)?);
         }
         let mut matched = BTreeSet::new();
         patterns.iter().for_each(|pattern| pattern.collect(directory, (0, 0), &mut matched));
@@ -87,21 +87,19 @@ impl Selection {
 }
 
 impl Pattern {
-    fn new(item: &SubscriptionItem) -> Result<Self, ErrorCode> {
+    fn new(item: &SubscriptionItem, directory: &Directory) -> Result<Self, ErrorCode> {
         let plain = !item.pattern.contains(['*', '?', '[', '{', '\\']);
-        let glob = if plain {
-            None
-        } else {
-            Some(Glob::new(&item.pattern).map_err(|_| ErrorCode::PatternInvalid)?.compile_matcher())
-        };
+        let glob = if plain { None } else { Glob::new(&item.pattern).ok().map(|glob| glob.compile_matcher()) };
+        // What is no glob may still be a name.
+        if !plain && glob.is_none() && !named(item, directory) {
+            return Err(ErrorCode::PatternInvalid);
+        }
         Ok(Self { item: item.clone(), glob })
     }
 
+    /// A name always matches itself, whatever its characters mean in a glob.
     fn matches(&self, text: &str) -> bool {
-        match &self.glob {
-            Some(glob) => glob.is_match(text),
-            None => *self.item.pattern == *text,
-        }
+        *self.item.pattern == *text || self.glob.as_ref().is_some_and(|glob| glob.is_match(text))
     }
 
     /// Adds what matches among the instruments or pairs from the given numbers on.
@@ -115,6 +113,15 @@ impl Pattern {
             let matching = instruments.iter().filter(|instrument| self.matches(&instrument.text));
             out.extend(matching.map(|instrument| (channel, instrument.id.0)));
         }
+    }
+}
+
+/// Whether an item's pattern is the name of an instrument or pair that is known.
+fn named(item: &SubscriptionItem, directory: &Directory) -> bool {
+    if item.channel == Channel::Best {
+        directory.pairs_from(0).iter().any(|pair| *pair.text == *item.pattern)
+    } else {
+        directory.find(&item.pattern).is_some()
     }
 }
 
@@ -147,5 +154,48 @@ mod tests {
         assert_eq!(selection.entries.len(), 3, "a refused request changes nothing");
         assert_eq!(selection.add(&[item(Channel::Quote, "{")], &directory, 9), Err(ErrorCode::PatternInvalid));
         assert_eq!(selection.remove(&[item(Channel::Book, "binance_spot/*")], &directory), 1);
+    }
+
+    /// How many instruments, or pairs for `best`, a pattern names.
+    fn count(directory: &Directory, channel: Channel, pattern: &str) -> Result<usize, ErrorCode> {
+        Selection::default().add(&[item(channel, pattern)], directory, 99)
+    }
+
+    #[test]
+    fn symbols_with_slashes_and_brackets_match() {
+        let directory = Directory::default();
+        let factory = "factory/neutron1ug740qrkquxzrk2hh29qrlx3sktkfml3je7juusc2te7xmvsscns0n2wry/wstETH";
+        for (zero, one) in [("ibc/ABC", "untrn"), (factory, "ibc/ABC"), ("untrn", "uusdc")] {
+            directory.intern(Venue::NeutronDex, &format!("{zero}<>{one}"), zero, one).unwrap();
+        }
+        directory.intern(Venue::BinanceSpot, "NTRNUSDT", "NTRN", "USDT").unwrap();
+        let books = |pattern: &str| count(&directory, Channel::Book, pattern).unwrap();
+        assert_eq!(books("neutron_dex/*"), 3);
+        assert_eq!(books("neutron_dex/ibc/ABC<>untrn"), 1);
+        assert_eq!(books("neutron_dex/ibc/*"), 1);
+        assert_eq!(books("neutron_dex/*<>ibc/ABC"), 1);
+        assert_eq!(books("neutron_dex/*untrn*"), 2);
+        assert_eq!(books("neutron_dex/ibc?ABC<>untrn"), 1);
+        assert_eq!(books("neutron_dex/{ibc/ABC<>untrn,untrn<>uusdc}"), 2);
+        assert_eq!(books(&format!("neutron_dex/{factory}<>ibc/ABC")), 1);
+        assert_eq!(books("*/*"), 4);
+        assert_eq!(books("neutron_dex/ibc"), 0);
+        assert_eq!(count(&directory, Channel::Best, "ibc/ABC/untrn"), Ok(1));
+        assert_eq!(count(&directory, Channel::Best, "*/ibc/ABC"), Ok(1));
+    }
+
+    #[test]
+    fn a_name_matches_itself_whatever_it_would_mean_as_a_glob() {
+        let directory = Directory::default();
+        for asset in ["a[b]", "a{b", "a*", "ab", "a\\b"] {
+            directory.intern(Venue::NeutronDex, &format!("{asset}<>z"), asset, "z").unwrap();
+        }
+        let books = |pattern: &str| count(&directory, Channel::Book, pattern);
+        assert_eq!(books("neutron_dex/a[b]<>z"), Ok(2), "itself, and `ab` by the class");
+        assert_eq!(books("neutron_dex/a{b<>z"), Ok(1), "no glob, but a name");
+        assert_eq!(count(&directory, Channel::Best, "a{b/z"), Ok(1));
+        assert_eq!(books("neutron_dex/a\\b<>z"), Ok(2), "itself, and `ab` by the escape");
+        assert_eq!(books("neutron_dex/a[*]<>z"), Ok(1), "a class makes a character plain");
+        assert_eq!(books("neutron_dex/c{b<>z"), Err(ErrorCode::PatternInvalid));
     }
 }

@@ -1,16 +1,17 @@
-//! `/v1/books/{instrument}`: one book at its version, from memory.
+//! `/v1/books/{instrument}`: one book at its version, from memory. A `/` of the name stands as it is or as `%2F`. `<` and `>`
+//! are no characters of an address: they are `%3C` and `%3E`.
 //!
 //! Never: a book without its feed state and age.
 
 use super::{Shared, ended, failure};
-use crate::hub::HubInstrument;
+use crate::{hub::HubInstrument, row::Row};
 use axum::{
     Json,
     extract::{Path, Query, State},
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use market::{Level, Side};
+use market::Side;
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize)]
@@ -21,8 +22,8 @@ struct BookBody<'a> {
     state: &'static str,
     flags: Vec<&'static str>,
     age_ms: u64,
-    bids: Vec<[String; 2]>,
-    asks: Vec<[String; 2]>,
+    bids: Vec<Row>,
+    asks: Vec<Row>,
     /// Worst prices known of bids and asks, where the venue has more.
     horizon: [Option<String>; 2],
 }
@@ -61,9 +62,7 @@ fn answer(instrument: &str, book: &HubInstrument, now_ns: u64, depth: Option<usi
     }
     let feed = book.feed();
     let rows = |side: Side| {
-        let row =
-            |level: Level| [book.scale().price_text(level.tick_index), book.scale().quantity_text(level.quantity)];
-        book.levels(side).take(depth.unwrap_or(usize::MAX)).map(row).collect()
+        book.levels(side).take(depth.unwrap_or(usize::MAX)).map(|level| Row::of(book.scale(), level)).collect()
     };
     let body = BookBody {
         instrument,

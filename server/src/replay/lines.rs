@@ -2,7 +2,10 @@
 //!
 //! Never: a float; a field that depends on the number of workers.
 
-use crate::hub::{Frame, Update};
+use crate::{
+    hub::{Frame, Update},
+    row::{Row, tick_index},
+};
 use dataflow::cut::BookCut;
 use market::{BestSide, Directory, Feed, Instrument, Level, LevelChange, Scale, Side, Trade, Version};
 use serde::Serialize;
@@ -49,8 +52,6 @@ impl FromStr for ReplayChannel {
     }
 }
 
-type Row = [String; 2];
-
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 enum Kind {
@@ -65,6 +66,8 @@ enum Kind {
     Trade {
         id: String,
         price: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tick_index: Option<String>,
         quantity: String,
         taker: &'static str,
         venue_ns: String,
@@ -197,7 +200,7 @@ impl<'a> LineWriter<'a> {
             kinds.extend(update.trades.iter().map(|(scale, trade)| trade_line(*scale, trade)));
         }
         if let (true, Some(quote), Some(version)) = (self.wants(ReplayChannel::Quote), update.quote, update.version) {
-            let row = |level: Option<Level>| level.map(|level| row(update.scale, level));
+            let row = |level: Option<Level>| level.map(|level| Row::of(update.scale, level));
             kinds.push(Kind::Quote {
                 version: VersionFields(version),
                 bid: row(quote.bid),
@@ -243,23 +246,19 @@ impl<'a> LineWriter<'a> {
     }
 }
 
-fn row(scale: Scale, level: Level) -> Row {
-    [scale.price_text(level.tick_index), scale.quantity_text(level.quantity)]
-}
-
 fn book(update: &Update) -> Option<Kind> {
     let version = VersionFields(update.version?);
     let feed = FeedFields::of(update.feed);
     match &update.book {
         BookCut::Unchanged => None,
         BookCut::Snapshot { bids, asks, .. } => {
-            let rows = |levels: &[Level]| levels.iter().map(|level| row(update.scale, *level)).collect();
+            let rows = |levels: &[Level]| levels.iter().map(|level| Row::of(update.scale, *level)).collect();
             Some(Kind::Snapshot(BookFields { version, bids: rows(bids), asks: rows(asks), feed }))
         }
         BookCut::Delta { changes, .. } => {
             let rows = |side: Side| {
                 let of_side = |change: &&LevelChange| change.side == side;
-                changes.iter().filter(of_side).map(|change| row(update.scale, change.level)).collect()
+                changes.iter().filter(of_side).map(|change| Row::of(update.scale, change.level)).collect()
             };
             Some(Kind::Delta(BookFields { version, bids: rows(Side::Bid), asks: rows(Side::Ask), feed }))
         }
@@ -270,11 +269,58 @@ fn trade_line(scale: Scale, trade: &Trade) -> Kind {
     Kind::Trade {
         id: trade.id.to_string(),
         price: scale.price_text(trade.tick_index),
+        tick_index: tick_index(scale, trade.tick_index),
         quantity: scale.quantity_text(trade.quantity),
         taker: match trade.taker {
             Side::Bid => "buy",
             Side::Ask => "sell",
         },
         venue_ns: trade.venue_ns.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use market::{FeedState, Flags, Quote, U256, Venue, scale::PRICE_POWERS};
+
+    /// The lines of one frame of one instrument of the DEX.
+    fn lines(update: impl FnOnce(&Instrument) -> Update) -> Vec<String> {
+        let directory = Directory::default();
+        let instrument = directory.intern(Venue::NeutronDex, "ibc/AB<>untrn", "ibc/AB", "untrn").unwrap();
+        let frame = Frame { frame: 3, cut: 3, at_ns: 9, updates: vec![update(&instrument)], best: Vec::new() };
+        let mut out = Vec::new();
+        let mut writer = LineWriter::new(&mut out, &directory, &[]);
+        writer.frame(&frame).unwrap();
+        writer.finish().unwrap();
+        String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn prices_that_are_powers_have_their_tick_index_beside_them() {
+        let level = |tick_index, quantity: u64| Level { tick_index, quantity: U256::from(quantity) };
+        let scale = Scale { price: PRICE_POWERS, quantity: -27 };
+        let (taker, id) = (Side::Bid, "7".into());
+        let trade = Trade { id, order: 7, tick_index: 2, quantity: U256::from(1_u64), taker, venue_ns: 5 };
+        let lines = lines(|instrument| Update {
+            symbol: instrument.id,
+            version: Some(Version::new(1, 5 << 30)),
+            received_ns: 8,
+            scale,
+            book: BookCut::Snapshot { bids: vec![level(-1, 2)], asks: vec![level(1, 3)], horizon: [None, None] },
+            quote: Some(Quote { bid: Some(level(-1, 2)), ask: None }),
+            feed: Feed { state: FeedState::Live, flags: Flags::default() },
+            feed_changed: false,
+            trades: vec![(scale, trade)],
+        });
+        let head = r#"{"frame":3,"ts_ns":"8","instrument":"neutron_dex/ibc/AB<>untrn","type":"#;
+        let bid = r#"["0.999900009999000100","0.000000000000000000000000002","-1"]"#;
+        let ask = r#"["1.00010000000000000","0.000000000000000000000000003","1"]"#;
+        let version = r#""epoch":1,"seq":"5368709120""#;
+        let snapshot = format!(r#"{head}"snapshot",{version},"bids":[{bid}],"asks":[{ask}],"state":"LIVE"}}"#);
+        let numbers = r#""price":"1.00020001000000000","tick_index":"2","quantity":"0.000000000000000000000000001""#;
+        let trade = format!(r#"{head}"trade","id":"7",{numbers},"taker":"buy","venue_ns":"5"}}"#);
+        let quote = format!(r#"{head}"quote",{version},"bid":{bid},"ask":null,"state":"LIVE"}}"#);
+        assert_eq!(lines, [snapshot, trade, quote]);
     }
 }
