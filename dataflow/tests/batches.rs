@@ -12,14 +12,15 @@
 
 use dataflow::{
     clock::CutClock,
+    cut::InstrumentCut,
     graph::{self, GraphConfig},
     ingest::{Batch, Credit, IngestConfig, Pace, feed},
     lane::LaneConfig,
     sink::SinkMessage,
 };
 use market::{
-    AdmittedChanges, Body, Delta, Event, LegId, Listing, PairId, Restored, Scale, Sequence, Side, SymbolId, TickChange,
-    U256, Venue, Version, Window,
+    AdmittedChanges, Body, Delta, Event, FeedState, LegId, Listing, PairId, Restored, Scale, Sequence, Side, SymbolId,
+    TickChange, U256, Venue, Version, Window,
     batch::{end_of, height_of, place_of},
     guard::Limits,
     scale::PRICE_POWERS,
@@ -35,7 +36,8 @@ const STEPS: Scale = Scale { price: PRICE_POWERS, quantity: -27 };
 /// By cut: what was told as passed, and what was admitted.
 type Steps = BTreeMap<u64, (Vec<(LegId, u64)>, Vec<AdmittedChanges>)>;
 
-fn run(events: &[(u64, Event)], workers: usize) -> Steps {
+/// Gives the steps, and each instrument's state at the end.
+fn run(events: &[(u64, Event)], workers: usize) -> (Steps, BTreeMap<SymbolId, FeedState>) {
     let clock = CutClock { origin_ns: 0, cut_ns: CUT_NS };
     let credit = Credit::new(1 << 20);
     let lane =
@@ -52,19 +54,21 @@ fn run(events: &[(u64, Event)], workers: usize) -> Steps {
             senders[0].send(Batch { cut: clock.cut_at(ts_ns), events: vec![event] }).unwrap();
         }
     });
-    let mut steps = Steps::new();
+    let (mut steps, mut states) = (Steps::new(), BTreeMap::new());
     for message in messages {
         let SinkMessage::Cut(cut) = message else { continue };
         credit.release(cut.input_bytes);
         assert!(cut.requests.is_empty(), "nobody can be asked");
         let step = steps.entry(cut.cut).or_default();
         step.0.extend(cut.through);
+        let known = |cut: &InstrumentCut| cut.feed.map(|feed| (cut.symbol, feed.state));
+        states.extend(cut.instruments.iter().filter_map(known));
         step.1.extend(cut.instruments.into_iter().flat_map(|instrument| instrument.admitted));
     }
     source.join().unwrap();
     drop(guards);
     assert_eq!(credit.in_flight(), 0, "every byte is given back");
-    steps
+    (steps, states)
 }
 
 /// Of a block: milliseconds before it and before each of its events, how many heights are omitted before it, whose
@@ -124,6 +128,27 @@ fn events(blocks: &[Block]) -> Vec<(u64, Event)> {
     events
 }
 
+#[test]
+fn a_mark_ends_the_wait_of_kept_books_in_every_lane_and_is_told_once() {
+    let mut events = Vec::new();
+    for symbol in (0..INSTRUMENTS).map(SymbolId) {
+        let mut tell = |body| events.push((1, Event::of(symbol, CHAIN, 1, 0, body)));
+        tell(Body::Listing(Listing { venue: Venue::NeutronDex, pair: PairId(symbol.0), epoch: 1, block: 9 }));
+        let (version, through) = (Version::new(1, end_of(5)), Version::new(1, end_of(7)));
+        let ticks = Some(Vec::new());
+        tell(Body::Restored(Box::new(Restored { version, through, scale: STEPS, ticks, from_log: true, heard_ns: 1 })));
+    }
+    for workers in [1, 2, 4] {
+        for (height, state) in [(6, FeedState::Syncing), (7, FeedState::Live)] {
+            let mark = (CUT_NS * 3, Event::of_leg(0, CHAIN, CUT_NS * 3, Body::Through(end_of(height))));
+            let (steps, states) = run(&[&events[..], &[mark]].concat(), workers);
+            assert!(states.len() == events.len() / 2 && states.values().all(|found| *found == state), "{states:?}");
+            let told: Vec<_> = steps.values().flat_map(|(through, _)| through).collect();
+            assert_eq!(told, [&(CHAIN, end_of(height))]);
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if std::env::var_os("SPRAG_FULL").is_some() { 500 } else { 24 }))]
     #[test]
@@ -133,10 +158,10 @@ proptest! {
         let events = events(&blocks);
         let marks = events.iter().filter(|(_, event)| matches!(event.body, Body::Through(_))).count();
         let rows = events.iter().filter(|(_, event)| matches!(event.body, Body::Delta(_) | Body::Late(_))).count();
-        let one = run(&events, 1);
+        let (one, _) = run(&events, 1);
         prop_assert_eq!(one.values().map(|(_, admitted)| admitted.len()).sum::<usize>(), rows);
         for workers in [1, 2, 4] {
-            let many = run(&events, workers);
+            let (many, _) = run(&events, workers);
             let told = |steps: &Steps| -> Vec<_> {
                 steps.iter().flat_map(|(cut, (through, _))| through.iter().map(|mark| (*cut, *mark))).collect()
             };
