@@ -84,6 +84,11 @@ impl BlockFeed {
         }
     }
 
+    /// Says up to which place every instrument is known that is not introduced here.
+    pub fn begin(&mut self, from: u64) {
+        self.begun = Some(from);
+    }
+
     /// Says which ticks of such an instrument are alive. A tranche of several ticks is dead when all of them are; of one that
     /// nobody told, the first death counts.
     pub fn alive(&mut self, symbol: SymbolId, ticks: &[TickChange]) {
@@ -121,14 +126,21 @@ impl BlockFeed {
     /// [`Undecodable`] as above.
     pub fn late(&mut self, block: &Block, at: At, out: &mut Vec<Event>) -> Result<(), Undecodable> {
         let introduced = self.introduced(block, at)?;
+        let new: Vec<_> =
+            block.ticks.iter().filter(|tick| self.tranches.number(&tick.tranche).is_none()).map(|tick| &*tick.tranche).collect();
         let changes = self.changes(block)?;
-        self.begun.get_or_insert(at.from);
         let symbols = self.admit(introduced, at, out);
         for ((_, known), Changes { ticks: changes, places }) in symbols.into_iter().zip(changes) {
             let (Some(first), Some(last)) = (places.first().copied(), places.last().copied()) else { continue };
             let sequence = Sequence::Venue { first, last };
             let delta = Delta { sequence, scale: SCALE, changes, places, window: Window::Whole };
             self.push(known.symbol, at, Body::Late(delta), out);
+        }
+        // What was not alive is not alive by this; its name is needed until the rows are durable, which are told before the
+        // next block's.
+        let after = batch::height_of(at.from).saturating_add(1);
+        for tranche in new.into_iter().filter_map(|name| self.tranches.number(name)) {
+            self.tranches.died(tranche, after);
         }
         Ok(())
     }

@@ -42,6 +42,13 @@ impl Cursor {
         self.marks.push_back((self.sent, mark));
     }
 
+    /// Notes what else becomes true with that marker.
+    pub(super) fn also(&mut self, mark: Mark) {
+        if mark != Mark::Healed(Vec::new()) {
+            self.marks.push_back((self.sent, mark));
+        }
+    }
+
     /// Whether something is under way.
     pub(super) fn waits(&self) -> bool {
         !self.marks.is_empty() || self.due().is_some()

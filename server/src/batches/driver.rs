@@ -26,7 +26,7 @@ use dataflow::ingest::{Ended, FeedSender};
 use foldhash::{HashSet, HashSetExt};
 use market::{
     Body, Event, LegId, Tranches,
-    batch::{BatchGuard, BatchId, BatchName, Rebuild},
+    batch::{BatchGuard, BatchId, BatchName, Hole, Rebuild, end_of},
 };
 use std::{
     collections::VecDeque,
@@ -93,6 +93,8 @@ pub(super) struct Driver {
     pub(super) cursor_busy: bool,
     pub(super) gaps: Vec<GapChange>,
     pub(super) gaps_busy: bool,
+    /// Losses that a snapshot has healed, until that is on record.
+    pub(super) healed: Vec<Hole>,
     /// Late batches whose changes are still to be told to the lanes.
     pub(super) late: VecDeque<BatchName>,
     /// Late batches whose changes are on their way; they are logged once those are durable.
@@ -150,6 +152,7 @@ impl Driver {
         let log = Arc::new(log);
         let (marks, stale) = Marks::new(leg, options.behind, now_ns());
         let mut block_feed = Box::new(BlockFeed::new(listings, Arc::clone(&tranches), leg));
+        block_feed.begin(end_of(position));
         block_feed.known(&known);
         for event in &restored {
             if let Body::Restored(kept) = &event.body {
@@ -166,7 +169,7 @@ impl Driver {
         let outbox = restored.into_iter().chain([stale]).collect();
         Ok(Self {
             arrivals: Arrivals::new(&options),
-            base: market::batch::end_of(position),
+            base: end_of(position),
             options,
             log,
             numbers,
@@ -183,6 +186,7 @@ impl Driver {
             cursor_busy: false,
             gaps: Vec::new(),
             gaps_busy: false,
+            healed: Vec::new(),
             late: VecDeque::new(),
             late_unlogged: 0,
             reading: None,

@@ -59,17 +59,25 @@ pub(super) async fn begun(
     any: bool,
 ) -> Result<BatchGuard, BatchLogError> {
     let mut losses = Vec::new();
+    let mut from = position;
     for gap in tasks::insist(numbers, "read the gaps", || log.gaps()).await? {
-        let known = matches!(gap.state, GapState::Accepted | GapState::Healed);
-        if known && gap.through <= position {
-            let (hole, healed) = (Hole { after: gap.after, through: gap.through }, gap.state == GapState::Healed);
-            let late = tasks::insist(numbers, "read late batches", || log.names_within(hole.after, hole.through));
-            let late: BTreeMap<_, _> = late.await?.into_iter().map(|name| (name.height, name)).collect();
-            losses.push(Loss { hole, healed, late });
+        let hole = Hole { after: gap.after, through: gap.through };
+        let healed = match gap.state {
+            GapState::Accepted => false,
+            GapState::Healed => true,
+            GapState::Open | GapState::Filled => continue,
+        };
+        let mut late = BTreeMap::new();
+        if healed {
+            let names = tasks::insist(numbers, "read late batches", || log.names_within(hole.after, hole.through));
+            late.extend(names.await?.into_iter().map(|name| (name.height, name)));
+        } else {
+            from = from.min(hole.after);
         }
+        losses.push(Loss { hole, healed, late });
     }
     let mut guard = BatchGuard::new(position, any).with_losses(losses);
-    for name in tasks::insist(numbers, "read the log's names", || log.names_above(position)).await? {
+    for name in tasks::insist(numbers, "read the log's names", || log.names_above(from)).await? {
         guard.offer(name);
     }
     Ok(guard)
@@ -287,7 +295,8 @@ impl Driver {
     fn deliver_late(&mut self, name: BatchName) {
         let Some((times, block)) = self.block_of(name) else { return self.read(name) };
         self.late.pop_front();
-        let at = At { received_ns: times.received_ns, venue_ns: times.block_ns, from: self.base };
+        let from = end_of(self.guard.position());
+        let at = At { received_ns: times.received_ns, venue_ns: times.block_ns, from };
         self.late_unlogged += 1;
         self.feed(Fed::Late(name), move |block_feed, out| block_feed.late(&block, at, out));
     }
@@ -328,11 +337,7 @@ impl Driver {
             (Fed::Events, _) => return,
             (Fed::Batch(name), Ok(())) => {
                 count(&self.numbers.delivered);
-                // What a snapshot has passed is told to the store.
-                self.late.extend(self.guard.delivered(name));
-                self.held.delivered(name);
-                self.held.forget_snapshots(self.guard.position());
-                connectors::halt::point("batch-delivered");
+                self.was_delivered(name);
                 Mark::Through(name.height)
             }
             (Fed::Late(name), Ok(())) => Mark::Late(name),
@@ -358,6 +363,25 @@ impl Driver {
             }
         };
         self.cursor.sent(mark);
+        self.cursor.also(Mark::Healed(std::mem::take(&mut self.healed)));
+    }
+
+    fn was_delivered(&mut self, name: BatchName) {
+        count(&self.numbers.delivered);
+        let unhealed = self.unhealed();
+        // What a snapshot has passed is told to the store.
+        self.late.extend(self.guard.delivered(name));
+        let still = self.unhealed();
+        // On record once the snapshot is durable.
+        self.healed.extend(unhealed.into_iter().filter(|hole| !still.contains(hole)));
+        self.held.delivered(name);
+        self.held.forget_snapshots(self.guard.position());
+        connectors::halt::point("batch-delivered");
+    }
+
+    /// Losses that were accepted and that nothing has healed.
+    fn unhealed(&self) -> Vec<Hole> {
+        self.guard.losses().iter().filter(|loss| !loss.healed).map(|loss| loss.hole).collect()
     }
 
     /// A batch that is in the log, or on its way there, cannot be delivered: it is a hole now, and a dead letter.
@@ -412,7 +436,7 @@ impl Driver {
         if unlogged || self.late_unlogged > 0 || !self.late.is_empty() || self.cursor.written() < from {
             return false;
         }
-        let late: Vec<Hole> = self.guard.losses().iter().filter(|loss| !loss.healed).map(|loss| loss.hole).collect();
+        let late = self.unhealed();
         let (log, numbers) = (Arc::clone(&self.log), Arc::clone(&self.numbers));
         self.tasks.spawn(async move {
             let rebuilt = tasks::rebuild(&log, &numbers, rebuild, &late, position).await;

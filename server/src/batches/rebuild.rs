@@ -69,6 +69,12 @@ impl Rebuilding {
     /// Takes a snapshot as the state that it begins from; all pairs are rebuilt then, down to where the snapshot stands.
     pub(super) fn begin_snapshot(&mut self, block: &Block) {
         self.wanted = None;
+        self.snapshot(block);
+    }
+
+    /// Puts in a snapshot that stands in the log: what it does not name is dead.
+    pub(super) fn snapshot(&mut self, block: &Block) {
+        self.ticks.clear();
         self.put(block, |_| Some(end_of(block.height)));
     }
 

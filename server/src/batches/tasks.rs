@@ -221,9 +221,15 @@ pub(super) async fn rebuild(
     };
     let names = insist(numbers, "read the log's names", || log.names_above(from)).await;
     let names = names.map_err(|_| Unreadable::Missing)?;
-    let blocks = names.into_iter().filter(|name| name.kind == BatchKind::Block && name.height <= position);
-    for name in blocks {
+    let mut names: Vec<_> = names.into_iter().filter(|name| name.height <= position).collect();
+    // A snapshot is the state at the end of its height.
+    names.sort_by_key(|name| (name.height, name.kind == BatchKind::Snapshot));
+    for name in names {
         let (_, block) = read_logged(log, numbers, name).await?;
+        if name.kind == BatchKind::Snapshot {
+            rebuilding.snapshot(&block);
+            continue;
+        }
         if late.iter().any(|hole| hole.after < name.height && name.height <= hole.through) {
             rebuilding.want(&block);
         }
