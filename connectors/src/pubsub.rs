@@ -10,3 +10,4 @@ pub mod content;
 pub mod header;
 pub mod parts;
 pub mod publish;
+pub mod pull;

@@ -3,6 +3,7 @@
 //! Never: work of its own; each command is a module.
 
 mod engine;
+mod publish;
 mod replay;
 mod run;
 mod settings;
@@ -51,6 +52,8 @@ enum Command {
     Run(run::RunArgs),
     /// Put captures through the whole pipeline on their own clock, and write one JSON line per published event.
     Replay(replay::ReplayArgs),
+    /// Publish batches to a Pub/Sub topic.
+    Publish(publish::PublishArgs),
     /// Show live ladders in this text terminal.
     Watch(watch::WatchArgs),
     /// Ask the store.
@@ -106,6 +109,7 @@ pub fn main() -> ExitCode {
     let done = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Replay(args) => replay::replay(args),
+        Command::Publish(args) => publish::publish(&args),
         Command::Watch(args) => watch::watch(&args),
         Command::Sql(args) => sql::sql(&args),
         Command::VenueSim(args) => venue_sim::venue_sim(args),

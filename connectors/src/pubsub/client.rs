@@ -249,8 +249,8 @@ fn install_provider() {
 }
 
 fn endpoint(text: &str, scheme: &str) -> Result<Box<str>, AddressError> {
-    let text = text.trim_end_matches('/');
     let (scheme, host) = text.split_once("://").unwrap_or((scheme, text));
+    let host = host.strip_suffix('/').unwrap_or(host);
     let uri: hyper::Uri = format!("{scheme}://{host}").parse().map_err(|_| AddressError)?;
     let good = matches!(scheme, "http" | "https")
         && uri.authority().is_some_and(|authority| !authority.host().is_empty() && !authority.as_str().contains('@'))

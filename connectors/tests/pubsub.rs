@@ -1,0 +1,10 @@
+//! Batches over the protocol: published, pulled, put together; and what stops, outages and silence do to them.
+//!
+//! Never: a server that is not ours.
+
+#[path = "pubsub/bench.rs"]
+mod bench;
+#[path = "pubsub/lifetime.rs"]
+mod lifetime;
+#[path = "pubsub/sizes.rs"]
+mod sizes;
