@@ -8,7 +8,7 @@ use super::{
 };
 use crate::cli::table::{age, printable, table, time};
 use market::{
-    Scale, Side, Version,
+    Scale, Version,
     batch::{height_of, ordinal_of},
     scale::PRICE_POWERS,
 };
