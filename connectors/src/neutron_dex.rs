@@ -20,6 +20,7 @@
 
 mod book;
 pub mod feed;
+pub mod generator;
 pub mod message;
 
 pub use book::TickFault;

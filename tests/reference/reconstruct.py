@@ -15,7 +15,7 @@ import json
 import subprocess
 import sys
 
-from venues import arrival, binance, fetched, interleaved, kraken, numbered, rows
+from venues import arrival, binance, blocks, fetched, interleaved, kraken, numbered, rows
 
 VENUES = {
     "binance_spot": binance.spot,
@@ -32,6 +32,7 @@ VENUES = {
     "kraken_v1": kraken.v1,
     "kraken_v2": kraken.v2,
     "kucoin": fetched.kucoin,
+    "neutron_dex": blocks.neutron_dex,
     "okx": interleaved.rebuild,
 }
 

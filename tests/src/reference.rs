@@ -20,6 +20,7 @@ mod kraken_futures;
 mod kraken_v1;
 mod kraken_v2;
 mod kucoin;
+pub mod neutron_dex;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -114,7 +115,8 @@ impl std::ops::AddAssign for Stats {
     }
 }
 
-/// The formats that are understood, each by the name of its folder in the corpus.
+/// The formats that are understood and recorded, each by the name of its folder in the corpus. Besides these there is
+/// `neutron_dex`, of which there are single blocks, and captures that are made up.
 pub const FORMATS: [&str; 15] = [
     "binance_spot",
     "kraken_v2",
@@ -133,7 +135,7 @@ pub const FORMATS: [&str; 15] = [
     "kraken_v1",
 ];
 
-/// Rebuilds a capture of one of the [`FORMATS`].
+/// Rebuilds a capture of one of the [`FORMATS`], or of `neutron_dex`.
 ///
 /// # Errors
 /// When the file cannot be read, or holds something that the venue does not send.
@@ -190,6 +192,7 @@ fn rules(format: &str) -> Result<Box<dyn Rules>> {
         "kraken_v1" => Box::new(kraken_v1::Venue::default()),
         "kraken_v2" => Box::new(kraken_v2::Venue::default()),
         "kucoin" => Box::new(kucoin::Venue::default()),
+        "neutron_dex" => Box::new(neutron_dex::Venue::default()),
         _ => bail!("no rules for {format:?}"),
     })
 }
@@ -234,7 +237,7 @@ mod tests {
 
     #[test]
     fn every_format_has_rules_and_an_unknown_one_is_refused() {
-        assert!(FORMATS.iter().all(|format| rules(format).is_ok()));
+        assert!(FORMATS.iter().chain(&["neutron_dex"]).all(|format| rules(format).is_ok()));
         assert!(rules("mtgox").is_err());
     }
 }

@@ -133,9 +133,8 @@ mod name {
 
     /// All of them.
     #[cfg(test)]
-    pub(super) const ALL: [[&str; 2]; 10] = [
-        MODULE, TOKEN_ZERO, TOKEN_ONE, TOKEN_IN, TICK_INDEX, RESERVES, RESERVES_DEC, FEE, TRANCHE_KEY, MODE,
-    ];
+    pub(super) const ALL: [[&str; 2]; 10] =
+        [MODULE, TOKEN_ZERO, TOKEN_ONE, TOKEN_IN, TICK_INDEX, RESERVES, RESERVES_DEC, FEE, TRANCHE_KEY, MODE];
 }
 
 /// What `mode` says of events before the transactions, as text and in base64.
@@ -197,8 +196,7 @@ impl<'a> Attributes<'a> {
         }
         let index = required(self.text(name::TICK_INDEX, |all| all.tick_index.take())?, name::TICK_INDEX)?;
         let within = |index: &i64| (-TICK_INDEX_MAX..=TICK_INDEX_MAX).contains(index);
-        let taker_to_maker: i64 =
-            index.parse().ok().filter(within).ok_or_else(|| value(name::TICK_INDEX, &index))?;
+        let taker_to_maker: i64 = index.parse().ok().filter(within).ok_or_else(|| value(name::TICK_INDEX, &index))?;
         let (side, tick_index) = match &*token_in {
             token if token == token_zero => (Side::Ask, taker_to_maker),
             token if token == token_one => (Side::Bid, -taker_to_maker),

@@ -160,7 +160,11 @@ impl Reader {
             }
             let placed = section.ticks.into_iter().map(|tick| BlockTick { ordinal: events + tick.ordinal, ..tick });
             // The first part with ticks is often the only one.
-            if events == 0 { ticks = placed.collect() } else { ticks.extend(placed) }
+            if events == 0 {
+                ticks = placed.collect()
+            } else {
+                ticks.extend(placed)
+            }
             events += section.events;
         }
         if events > ORDINAL_MAX {

@@ -8,6 +8,7 @@ use crate::corpus;
 use anyhow::Result;
 use connectors::{
     capture::MergedCaptures,
+    neutron_dex::generator::{Dialect, DexGenerator, DexOptions},
     raw::{RawKind, RawPayload},
 };
 use market::Venue;
@@ -61,6 +62,19 @@ impl Chance {
     }
 }
 
+/// Blocks of a made-up chain, small enough to be a frame each, in all dialects.
+fn made_up() -> impl Iterator<Item = FuzzFrame> {
+    let options = DexOptions {
+        pairs: 2,
+        ticks_per_pair: 20,
+        events_per_block: 3,
+        dialect: Dialect::Mixed,
+        ..DexOptions::default()
+    };
+    let blocks = DexGenerator::new(options).take(FRAMES * 4);
+    blocks.map(|batch| FuzzFrame { kind: RawKind::Http, leg: 0, text: batch.content })
+}
+
 /// The frames that seeds of a venue are made of.
 ///
 /// # Errors
@@ -76,6 +90,10 @@ pub fn recorded(venue: Venue) -> Result<Vec<FuzzFrame>> {
                 all.push(FuzzFrame { kind, leg: 0, text: text.into_bytes() });
             }
         }
+    }
+    if venue == Venue::NeutronDex {
+        // Of this venue blocks are recorded one by one, and none of them joins another.
+        all.extend(made_up());
     }
     if all.is_empty() {
         println!("{venue}: no recordings; made from words alone");

@@ -16,6 +16,7 @@ mod filters;
 mod frames;
 mod kraken_futures;
 mod legs;
+mod neutron_dex;
 mod okx;
 mod pipeline;
 mod tickers;

@@ -131,7 +131,8 @@ fn what_is_missing_is_named() {
         assert_eq!(told(&[(field, "")]), Err(TickFault::Missing { field }));
     }
     let mut bare = Attributes::default();
-    for (key, value) in [("TokenZero", "a"), ("TokenOne", "b"), ("TokenIn", "a"), ("TickIndex", "1"), ("Reserves", "1")] {
+    for (key, value) in [("TokenZero", "a"), ("TokenOne", "b"), ("TokenIn", "a"), ("TickIndex", "1"), ("Reserves", "1")]
+    {
         bare.take(key, value.into());
     }
     assert_eq!(bare.clone().tick(), Err(TickFault::Missing { field: "Fee or TrancheKey" }));

@@ -56,11 +56,7 @@ impl Feed {
             return Ok(());
         }
         let before = self.last.or(block.height.checked_sub(1));
-        let at = At {
-            received_ns: arrival.frame.ts_ns,
-            venue_ns: 0,
-            from: before.map_or(0, batch::end_of),
-        };
+        let at = At { received_ns: arrival.frame.ts_ns, venue_ns: 0, from: before.map_or(0, batch::end_of) };
         self.blocks.leg = arrival.leg;
         self.blocks.deliver(&block, at, out)?;
         self.last = Some(block.height);

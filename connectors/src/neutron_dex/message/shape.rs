@@ -45,8 +45,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
 
 /// Reads a map or null, each key by `field`; then `end`.
 macro_rules! map_or_null {
-    ($seed:ident<$($life:lifetime),*>, $value:ty, $what:literal, |$this:ident, $map:ident| $visit:block, $null:expr) => {
-        impl<'de> DeserializeSeed<'de> for $seed<$($life),*> {
+    ($seed:ty, $value:ty, $what:literal, |$this:ident, $map:ident| $visit:block, $null:expr) => {
+        impl<'de> DeserializeSeed<'de> for $seed {
             type Value = $value;
 
             fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<$value, D::Error> {
@@ -54,7 +54,7 @@ macro_rules! map_or_null {
             }
         }
 
-        impl<'de> Visitor<'de> for $seed<$($life),*> {
+        impl<'de> Visitor<'de> for $seed {
             type Value = $value;
 
             fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -75,8 +75,8 @@ macro_rules! map_or_null {
 
 /// Reads a list or null, each element by a seed.
 macro_rules! list_or_null {
-    ($seed:ident<$($life:lifetime),*>, $what:literal, |$this:ident, $list:ident| $visit:block) => {
-        impl<'de> DeserializeSeed<'de> for $seed<$($life),*> {
+    ($seed:ty, $what:literal, |$this:ident, $list:ident| $visit:block) => {
+        impl<'de> DeserializeSeed<'de> for $seed {
             type Value = ();
 
             fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -84,7 +84,7 @@ macro_rules! list_or_null {
             }
         }
 
-        impl<'de> Visitor<'de> for $seed<$($life),*> {
+        impl<'de> Visitor<'de> for $seed {
             type Value = ();
 
             fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -120,36 +120,42 @@ enum Field {
 /// The results of a block, bare or as the result of an envelope.
 pub(super) struct Document<'r>(pub(super) &'r mut Reader);
 
-map_or_null!(Document<'_>, (), "the results of a block", |this, map| {
-    let reader = this.0;
-    let mut seen = Vec::new();
-    while let Some(field) = map.next_key::<Field>()? {
-        if field != Field::Other && seen.contains(&field) {
-            return Err(Error::custom("a field stands there twice"));
-        }
-        match field {
-            Field::Result => map.next_value_seed(Document(reader))?,
-            Field::Error => reader.refused |= map.next_value::<Option<IgnoredAny>>()?.is_some(),
-            Field::Height => {
-                if let Some(text) = map.next_value::<Text<'de>>()?.0
-                    && reader.height.replace(text.into()).is_some()
-                {
-                    return Err(Error::custom("two heights"));
+map_or_null!(
+    Document<'_>,
+    (),
+    "the results of a block",
+    |this, map| {
+        let reader = this.0;
+        let mut seen = Vec::new();
+        while let Some(field) = map.next_key::<Field>()? {
+            if field != Field::Other && seen.contains(&field) {
+                return Err(Error::custom("a field stands there twice"));
+            }
+            match field {
+                Field::Result => map.next_value_seed(Document(reader))?,
+                Field::Error => reader.refused |= map.next_value::<Option<IgnoredAny>>()?.is_some(),
+                Field::Height => {
+                    if let Some(text) = map.next_value::<Text<'de>>()?.0
+                        && reader.height.replace(text.into()).is_some()
+                    {
+                        return Err(Error::custom("two heights"));
+                    }
+                }
+                Field::TxsResults => map.next_value_seed(Transactions(reader))?,
+                Field::BeginBlockEvents => map.next_value_seed(Events(reader, List::Part(Part::BeginBlock)))?,
+                Field::EndBlockEvents => map.next_value_seed(Events(reader, List::Part(Part::EndBlock)))?,
+                Field::FinalizeBlockEvents => map.next_value_seed(Events(reader, List::ByMode))?,
+                Field::Other => {
+                    map.next_value::<IgnoredAny>()?;
+                    continue;
                 }
             }
-            Field::TxsResults => map.next_value_seed(Transactions(reader))?,
-            Field::BeginBlockEvents => map.next_value_seed(Events(reader, List::Part(Part::BeginBlock)))?,
-            Field::EndBlockEvents => map.next_value_seed(Events(reader, List::Part(Part::EndBlock)))?,
-            Field::FinalizeBlockEvents => map.next_value_seed(Events(reader, List::ByMode))?,
-            Field::Other => {
-                map.next_value::<IgnoredAny>()?;
-                continue;
-            }
+            seen.push(field);
         }
-        seen.push(field);
-    }
-    Ok(())
-}, ());
+        Ok(())
+    },
+    ()
+);
 
 struct Transactions<'r>(&'r mut Reader);
 
@@ -169,26 +175,32 @@ enum TransactionField {
 
 struct Transaction<'r>(&'r mut Reader);
 
-map_or_null!(Transaction<'_>, (), "a transaction", |this, map| {
-    let reader = this.0;
-    let mark = reader.mark();
-    let mut failed = false;
-    while let Some(field) = map.next_key::<TransactionField>()? {
-        match field {
-            TransactionField::Code => failed |= map.next_value::<Option<u64>>()?.is_some_and(|code| code != 0),
-            TransactionField::Events => {
-                map.next_value_seed(Events(reader, List::Part(Part::Transaction)))?;
-            }
-            TransactionField::Other => {
-                map.next_value::<IgnoredAny>()?;
+map_or_null!(
+    Transaction<'_>,
+    (),
+    "a transaction",
+    |this, map| {
+        let reader = this.0;
+        let mark = reader.mark();
+        let mut failed = false;
+        while let Some(field) = map.next_key::<TransactionField>()? {
+            match field {
+                TransactionField::Code => failed |= map.next_value::<Option<u64>>()?.is_some_and(|code| code != 0),
+                TransactionField::Events => {
+                    map.next_value_seed(Events(reader, List::Part(Part::Transaction)))?;
+                }
+                TransactionField::Other => {
+                    map.next_value::<IgnoredAny>()?;
+                }
             }
         }
-    }
-    if failed {
-        reader.take_back(mark);
-    }
-    Ok(())
-}, ());
+        if failed {
+            reader.take_back(mark);
+        }
+        Ok(())
+    },
+    ()
+);
 
 /// What a list's events are of.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -238,23 +250,29 @@ enum EventField {
 
 struct EventSeed(List);
 
-map_or_null!(EventSeed<>, Event<'de>, "an event", |this, map| {
-    let mut event = Event::default();
-    let mut wanted = true;
-    while let Some(field) = map.next_key::<EventField>()? {
-        match field {
-            EventField::Type => {
-                event.counts = map.next_value::<Text<'de>>()?.0.is_some_and(|text| text == TICK_UPDATE);
-                wanted = event.counts || this.0 == List::ByMode;
-            }
-            EventField::Attributes if wanted => map.next_value_seed(AttributesSeed(&mut event.attributes))?,
-            EventField::Attributes | EventField::Other => {
-                map.next_value::<IgnoredAny>()?;
+map_or_null!(
+    EventSeed,
+    Event<'de>,
+    "an event",
+    |this, map| {
+        let mut event = Event::default();
+        let mut wanted = true;
+        while let Some(field) = map.next_key::<EventField>()? {
+            match field {
+                EventField::Type => {
+                    event.counts = map.next_value::<Text<'de>>()?.0.is_some_and(|text| text == TICK_UPDATE);
+                    wanted = event.counts || this.0 == List::ByMode;
+                }
+                EventField::Attributes if wanted => map.next_value_seed(AttributesSeed(&mut event.attributes))?,
+                EventField::Attributes | EventField::Other => {
+                    map.next_value::<IgnoredAny>()?;
+                }
             }
         }
-    }
-    Ok(event)
-}, Event::default());
+        Ok(event)
+    },
+    Event::default()
+);
 
 /// One attribute.
 #[derive(Deserialize)]
