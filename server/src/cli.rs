@@ -2,16 +2,24 @@
 //!
 //! Never: work of its own; each command is a module.
 
+mod dex_sim;
+mod dlq;
 mod engine;
 mod publish;
+mod gaps;
 mod replay;
 mod run;
 mod settings;
 mod sql;
+mod table;
 mod venue_sim;
 mod watch;
+mod why;
 
-use crate::exit::Exit;
+use crate::{
+    exit::Exit,
+    store::{Sharing, Store},
+};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use market::Venue;
 use std::{
@@ -54,10 +62,18 @@ enum Command {
     Replay(replay::ReplayArgs),
     /// Publish batches to a Pub/Sub topic.
     Publish(publish::PublishArgs),
+    /// Play an exchange that publishes its blocks: a simulated market in batches.
+    DexSim(dex_sim::DexSimArgs),
     /// Show live ladders in this text terminal.
     Watch(watch::WatchArgs),
     /// Ask the store.
     Sql(sql::SqlArgs),
+    /// Tell which event gave a tick its present value, and what it was before.
+    Why(why::WhyArgs),
+    /// See the batches that could not be taken, and have them tried again.
+    Dlq(dlq::DlqArgs),
+    /// See the batches that are missing, and accept a loss on record.
+    Gaps(gaps::GapsArgs),
     /// Play the venues: serve a simulated market or captures over WebSocket and HTTP in the venues' own protocols, with
     /// faults on demand.
     VenueSim(venue_sim::VenueSimArgs),
@@ -110,8 +126,12 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Replay(args) => replay::replay(args),
         Command::Publish(args) => publish::publish(&args),
+        Command::DexSim(args) => dex_sim::dex_sim(&args),
         Command::Watch(args) => watch::watch(&args),
         Command::Sql(args) => sql::sql(&args),
+        Command::Why(args) => why::why(&args),
+        Command::Dlq(args) => dlq::dlq(&args),
+        Command::Gaps(args) => gaps::gaps(&args),
         Command::VenueSim(args) => venue_sim::venue_sim(args),
         Command::Config(args) => settings::config(args),
         Command::Completions { shell } => {
@@ -165,6 +185,18 @@ fn start_log(log: &crate::config::Log) -> Result<(), Failure> {
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     let builder = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     builder.map_err(|error| Failure::new(Exit::Internal, error))
+}
+
+/// Asks the store, of a server that runs beside us or by opening it.
+fn in_store<T>(settings: &Settings, ask: impl AsyncFnOnce(&Store) -> Result<T, Failure>) -> Result<T, Failure> {
+    let config = settings.load(Vec::new())?;
+    start_log(&config.log.quiet())?;
+    runtime()?.block_on(async {
+        let store = Store::connect(&config, Sharing::Join).await.map_err(|error| Failure::new(error.exit(), error))?;
+        let asked = ask(&store).await;
+        store.close().await;
+        asked
+    })
 }
 
 /// A venue by name.
