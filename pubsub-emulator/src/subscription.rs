@@ -369,3 +369,6 @@ impl Backlog {
     }
 }
 
+
+#[cfg(test)]
+mod tests;
