@@ -26,9 +26,25 @@ pub enum EmulatorError {
     /// No thread or runtime for it.
     #[error("cannot start the emulator's threads")]
     Threads(#[source] io::Error),
+    /// A topic or subscription cannot be made.
+    #[error(transparent)]
+    Refused(#[from] Refused),
     /// Its own thread has ended, which only a broken invariant does.
     #[error("the emulator's thread has ended")]
     Gone,
+}
+
+/// Why a call was refused, as the protocol would tell it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(transparent)]
+pub struct Refused(#[from] Refusal);
+
+impl Refused {
+    /// The protocol's status.
+    #[must_use]
+    pub const fn code(&self) -> Code {
+        self.0.code()
+    }
 }
 
 /// Why a call was refused.

@@ -369,6 +369,5 @@ impl Backlog {
     }
 }
 
-
 #[cfg(test)]
 mod tests;

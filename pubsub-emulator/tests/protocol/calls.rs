@@ -275,7 +275,8 @@ async fn the_administration_by_rest_is_the_same() {
     let (status, body) = raw.http("PUT", topic, "{}").await;
     assert!(status == 409 && body.contains("ALREADY_EXISTS"), "{body}");
     let path = "/v1/projects/p/subscriptions/other";
-    let config = r#"{"topic":"projects/p/topics/other","retryPolicy":{"minimumBackoff":"1.5s"},"ackDeadlineSeconds":20}"#;
+    let config =
+        r#"{"topic":"projects/p/topics/other","retryPolicy":{"minimumBackoff":"1.5s"},"ackDeadlineSeconds":20}"#;
     assert_eq!(raw.http("PUT", path, config).await.0, 200);
     let (status, body) = raw.http("GET", path, "").await;
     assert!(status == 200 && body.contains(r#""minimumBackoff":"1.500s""#), "{body}");

@@ -36,6 +36,8 @@ impl Place {
 
     /// With a subscription like this one but for its name, topic and ack deadline.
     pub(crate) async fn with(endpoint: &str, like: Subscription) -> Self {
+        // The library wants to know by which library TLS is spoken, even where none is; the first of a process installs it.
+        rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
         let number = PLACES.fetch_add(1, Relaxed);
         let place = Self {
             endpoint: endpoint.to_owned(),

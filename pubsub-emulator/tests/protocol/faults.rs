@@ -196,7 +196,8 @@ async fn another_process_arms_faults_and_reads_counts() {
     }
     let (_, backlog) = raw.http("GET", "/backlog", "").await;
     assert!(backlog.contains(r#""leased":1"#) && backlog.contains(r#""published":1"#), "{backlog}");
-    let wrong = [("x", "{}", 404), ("fail_next", "{}", 400), ("shuffle", "[]", 400), ("outage", r#"{"for_ms":1e9}"#, 400)];
+    let wrong =
+        [("x", "{}", 404), ("fail_next", "{}", 400), ("shuffle", "[]", 400), ("outage", r#"{"for_ms":1e9}"#, 400)];
     for (fault, body, status) in wrong {
         assert_eq!(raw.http("POST", &format!("/fault/{fault}"), body).await.0, status, "{fault}");
     }

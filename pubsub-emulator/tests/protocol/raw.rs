@@ -85,7 +85,8 @@ impl Raw {
     pub(crate) async fn http(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         let mut socket = TcpStream::connect(self.emulator.address()).await.unwrap();
         let length = body.len();
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+        let head =
+            format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
         socket.write_all(head.as_bytes()).await.unwrap();
         socket.write_all(body.as_bytes()).await.unwrap();
         let mut answer = String::new();
