@@ -64,6 +64,8 @@ pub(crate) struct Supervisor {
     pub(crate) address: SocketAddr,
     pub(crate) commands: Commands,
     pub(crate) serving: Option<Runtime>,
+    /// Whether it has served before, so that the start is no restart.
+    pub(crate) served: bool,
 }
 
 impl Supervisor {
@@ -136,6 +138,8 @@ impl Supervisor {
         runtime.spawn(serve(Arc::clone(&self.shared), self.commands.clone(), incoming));
         runtime.spawn(tick(Arc::clone(&self.shared)));
         self.serving = Some(runtime);
+        self.shared.lock().faults.counts.restarts += u64::from(self.served);
+        self.served = true;
         self.address = address;
         Ok(address)
     }

@@ -5,8 +5,9 @@
 mod dex_sim;
 mod dlq;
 mod engine;
-mod publish;
 mod gaps;
+mod publish;
+mod pubsub_emulator;
 mod replay;
 mod run;
 mod settings;
@@ -77,6 +78,8 @@ enum Command {
     /// Play the venues: serve a simulated market or captures over WebSocket and HTTP in the venues' own protocols, with
     /// faults on demand.
     VenueSim(venue_sim::VenueSimArgs),
+    /// Play Pub/Sub: the service's protocol in memory, for tests and demonstrations, with faults on demand.
+    PubsubEmulator(pubsub_emulator::PubsubEmulatorArgs),
     /// Print or check the configuration.
     Config(settings::ConfigArgs),
     /// Print a completion script for a shell.
@@ -133,6 +136,7 @@ pub fn main() -> ExitCode {
         Command::Dlq(args) => dlq::dlq(&args),
         Command::Gaps(args) => gaps::gaps(&args),
         Command::VenueSim(args) => venue_sim::venue_sim(args),
+        Command::PubsubEmulator(args) => pubsub_emulator::pubsub_emulator(&args),
         Command::Config(args) => settings::config(args),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "sprag", &mut io::stdout());

@@ -7,15 +7,13 @@ use crate::{exit::Exit, run::unix_ns};
 use anyhow::{Context, Result};
 use clap::Args;
 use connectors::{
-    neutron_dex::generator::{DexDialect, DexGenerator, DexOptions},
+    neutron_dex::generator::{DexGenerator, DexOptions, GeneratedBatch},
     pubsub::{
-        client::{PubSubAddress, TopicName},
-        content::batch_id,
+        client::{PubSubAddress, SubscriptionName, SubscriptionOptions, TopicName},
         header::{BatchHeader, Encoding},
         publish::{PublishBounds, Publishing, publish_batch},
     },
 };
-use market::batch::{BatchKind, BatchName};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -30,7 +28,7 @@ const EVERY_MS_MIN: u64 = 250;
 pub(super) struct DexSimArgs {
     /// Topic to publish to, projects/PROJECT/topics/NAME. PUBSUB_EMULATOR_HOST names an emulator.
     #[arg(long, value_name = "NAME")]
-    topic: String,
+    topic: TopicName,
     /// Name of the stream.
     #[arg(long, default_value = "neutron-1")]
     stream: String,
@@ -54,7 +52,7 @@ pub(super) struct DexSimArgs {
     create: bool,
     /// With --create: a subscription to make as well, so that nothing is published before somebody can keep it.
     #[arg(long, value_name = "NAME", requires = "create")]
-    subscription: Option<String>,
+    subscription: Option<SubscriptionName>,
 }
 
 pub(super) fn dex_sim(args: &DexSimArgs) -> std::result::Result<(), Failure> {
@@ -63,11 +61,14 @@ pub(super) fn dex_sim(args: &DexSimArgs) -> std::result::Result<(), Failure> {
 
 async fn play(args: &DexSimArgs) -> Result<()> {
     let address = PubSubAddress::from_env(None)?;
-    let topic = TopicName::parse(&args.topic)?;
-    if args.create {
-        address.ensure_topic(&topic).await?;
+    match (&args.subscription, args.create) {
+        (Some(subscription), true) => {
+            address.ensure(&args.topic, subscription, &SubscriptionOptions::default()).await?;
+        }
+        (None, true) => drop(address.ensure_topic(&args.topic).await?),
+        (_, false) => {}
     }
-    let publishing = Publishing::new(address.publisher(&topic).await?, PublishBounds::default());
+    let publishing = Publishing::new(address.publisher(&args.topic).await?, PublishBounds::default());
     let start_height = unix_ns() / 1_000_000_000 * HEIGHTS_PER_SECOND;
     let options = DexOptions {
         seed: args.seed,
@@ -75,13 +76,10 @@ async fn play(args: &DexSimArgs) -> Result<()> {
         events_per_block: args.events,
         start_height: start_height.saturating_add(1),
         start_time_ns: unix_ns(),
-        dialect: DexDialect::V38,
         ..DexOptions::default()
     };
     let mut generator = DexGenerator::new(options);
-    let snapshot = generator.snapshot(start_height);
-    let name = BatchName { height: start_height, previous: start_height, kind: BatchKind::Snapshot, id: batch_id(&snapshot) };
-    publish(args, &publishing, name, unix_ns(), &snapshot).await?;
+    publish(args, &publishing, generator.snapshot()).await?;
     println!("publishing {} blocks to {}; the first is {}", args.stream, args.topic, start_height.saturating_add(1));
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut every = tokio::time::interval(Duration::from_millis(args.every_ms.max(EVERY_MS_MIN)));
@@ -93,19 +91,15 @@ async fn play(args: &DexSimArgs) -> Result<()> {
             _ = every.tick() => {}
         }
         let Some(batch) = generator.next() else { break };
-        publish(args, &publishing, batch.name, unix_ns(), &batch.content).await?;
+        publish(args, &publishing, batch).await?;
         left -= 1;
     }
     Ok(())
 }
 
-async fn publish(
-    args: &DexSimArgs,
-    publishing: &Publishing,
-    name: BatchName,
-    block_time_ns: u64,
-    content: &[u8],
-) -> Result<()> {
+/// Publishes a batch as made now.
+async fn publish(args: &DexSimArgs, publishing: &Publishing, batch: GeneratedBatch) -> Result<()> {
+    let GeneratedBatch { name, content, .. } = batch;
     let header = BatchHeader {
         stream: args.stream.as_str().into(),
         kind: name.kind,
@@ -113,11 +107,11 @@ async fn publish(
         previous: name.previous,
         id: name.id,
         encoding: Encoding::Zstd,
-        block_time_ns,
+        block_time_ns: unix_ns(),
         part: 0,
         parts: 1,
     };
-    let published = publish_batch(publishing, &header, content).await;
+    let published = publish_batch(publishing, &header, content.into()).await;
     published.with_context(|| format!("height {} is not published", name.height))?;
     Ok(())
 }
