@@ -102,7 +102,7 @@ async fn extreme_numbers_and_nanoseconds_survive() {
 async fn prices_are_exact_decimals_or_null_at_any_step() {
     let address = store().await;
     let (directory, instrument) = directory();
-    let cases: [(i64, i8, Option<&str>); 9] = [
+    let cases: [(i64, i8, Option<&str>); 10] = [
         (6_173_763, -2, Some("61737.63")),
         (1, -38, Some("0.00000000000000000000000000000000000001")),
         (i64::MAX, -38, Some("0.00000000000000000009223372036854775807")),
@@ -112,6 +112,7 @@ async fn prices_are_exact_decimals_or_null_at_any_step() {
         (1, 37, Some("10000000000000000000000000000000000000")),
         (1, 38, None),
         (i64::MAX, 38, None),
+        (-5, market::scale::PRICE_POWERS, None),
     ];
     let events: Vec<_> = (1..)
         .zip(cases)
