@@ -10,6 +10,10 @@ pub mod seeds;
 use connectors::{
     decoder::Decoder,
     live::protocol::protocol,
+    neutron_dex::{
+        Block,
+        message::{decode_block, decode_snapshot, locate},
+    },
     raw::{RawFrame, RawKind, RawPayload},
     venue_feed::listings::Listings,
 };
@@ -118,13 +122,34 @@ pub fn feed(data: &[u8]) {
     }
 }
 
-/// Runs the texts of an input through what a live connection of the venue reads: answers, and lists of instruments.
+/// Runs the texts of an input through what a live connection of the venue reads: answers, and lists of instruments; of a
+/// venue of batches, through what reads those.
+///
+/// # Panics
+/// If a decoded block contradicts itself.
 pub fn answers(data: &[u8]) {
     let (venue, frames) = frames(data);
+    if venue.sends_batches() {
+        frames.iter().for_each(|frame| batch(&frame.text));
+    }
     let Some(protocol) = protocol(venue) else { return };
     for frame in frames {
         let text = String::from_utf8_lossy(&frame.text);
         drop(protocol.understand(&text));
         drop(protocol.listed(&text));
+    }
+}
+
+fn batch(content: &[u8]) {
+    for block in [decode_block(content), decode_snapshot(content)].into_iter().flatten() {
+        assert!(block.ticks.windows(2).all(|pair| pair[0].ordinal < pair[1].ordinal), "places rise");
+        assert!(block.ticks.iter().all(|tick| tick.ordinal < block.events && tick.pair < block.pairs.len()));
+    }
+    if let Ok(Block { ticks, .. }) = decode_block(content)
+        && let Some(last) = ticks.last()
+    {
+        // The other reader may find fault with what this one passes over; but not another event there.
+        let found = locate(content, last.ordinal).map(|found| found.is_some_and(|found| !found.failed));
+        assert!(found.unwrap_or(true), "event {} is not where it was", last.ordinal);
     }
 }

@@ -120,7 +120,8 @@ impl BlockFeed {
         Ok(())
     }
 
-    /// What a block changed that the stream has passed by: for the store alone.
+    /// What a block changed that the stream has passed by: for the store alone. Which tranches live is not touched: what was
+    /// delivered since knows better, and names of those that died meanwhile stay known.
     ///
     /// # Errors
     /// [`Undecodable`] as above.

@@ -9,11 +9,10 @@ mod chance;
 mod exchange;
 mod json;
 
-
 use self::{
     chance::Chance,
-    json::Writer,
     exchange::{Key, Maker, Pair, Resting},
+    json::Writer,
 };
 use market::{
     U256,
@@ -65,8 +64,8 @@ pub struct DexOptions {
     pub omit_share: u32,
     /// How it is told.
     pub dialect: Dialect,
-    /// Bytes that a block comes to as text, about: what is missing other modules say, and when it is reached no more
-    /// happens. 0 for whatever it comes to; at most [`BYTES_TARGET_MAX`]. Base64 is a third more.
+    /// Bytes that a block comes to in the newest dialect, about: what is missing other modules say, and when it is reached no
+    /// more happens. 0 for whatever it comes to; at most [`BYTES_TARGET_MAX`]. CometBFT 0.37 is somewhat less.
     pub bytes_target: usize,
     /// Time between two blocks, milliseconds.
     pub block_time_ms: u64,

@@ -65,7 +65,7 @@ pub fn decode_block(content: &[u8]) -> Result<Block, BlockError> {
     let text = std::str::from_utf8(content)?;
     let mut reader = Reader::default();
     let mut json = serde_json::Deserializer::from_str(text);
-    shape::Document(&mut reader).deserialize(&mut json)?;
+    shape::Document(&mut reader, true).deserialize(&mut json)?;
     json.end()?;
     reader.finish()
 }

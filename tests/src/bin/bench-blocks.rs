@@ -1,14 +1,15 @@
-//! `bench-blocks [BYTES] [BLOCKS]`: how long the decoder of Neutron's blocks takes for large ones, in each dialect.
+//! `bench-blocks [BYTES] [BLOCKS]`: CPU time that the decoder of Neutron's blocks takes for large ones, in each dialect.
 //!
 //! Never: a verdict; the numbers are for whoever runs it.
 
 use anyhow::{Context, Result};
 use connectors::neutron_dex::{
-    generator::{Dialect, DexGenerator, DexOptions},
+    generator::{DexGenerator, DexOptions, Dialect},
     message::decode_block,
 };
+use cpu_time::ThreadTime;
 use mimalloc::MiMalloc;
-use std::{env, hint::black_box, time::Instant};
+use std::{env, hint::black_box};
 
 /// The allocator of the server.
 #[global_allocator]
@@ -35,7 +36,7 @@ fn main() -> Result<()> {
             ..DexOptions::default()
         };
         for batch in DexGenerator::new(options).take(blocks) {
-            let started = Instant::now();
+            let started = ThreadTime::now();
             let block = black_box(decode_block(black_box(&batch.content))?);
             let took = started.elapsed();
             let (bytes, ticks) = (batch.content.len(), block.ticks.len());

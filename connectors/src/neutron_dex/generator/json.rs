@@ -179,11 +179,12 @@ fn spelled(steps: U256) -> (String, String) {
     (whole.to_owned(), format!("{whole}.{part}"))
 }
 
-/// Bytes of an event as text, about; the same in every dialect.
+/// Bytes of an event in the newest dialect, about; whatever it is told in, the same happens.
 pub(super) fn bytes(happening: &Happening, pairs: &[Pair]) -> usize {
-    let (kind, attributes) = attributes(happening, pairs, Dialect::Comet037);
+    let (kind, attributes) = attributes(happening, pairs, Dialect::Comet038);
     let all = attributes.iter().map(|(key, value)| ATTRIBUTE_BYTES + key.len() + value.len());
-    ATTRIBUTE_BYTES + kind.len() + all.sum::<usize>()
+    // Besides these, one that says where it stands.
+    2 * ATTRIBUTE_BYTES + kind.len() + all.sum::<usize>()
 }
 
 /// The same of a transaction.

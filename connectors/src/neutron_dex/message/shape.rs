@@ -117,40 +117,40 @@ enum Field {
     Other,
 }
 
-/// The results of a block, bare or as the result of an envelope.
-pub(super) struct Document<'r>(pub(super) &'r mut Reader);
+/// The results of a block; with `true` perhaps in an envelope, whose `result` they are then.
+pub(super) struct Document<'r>(pub(super) &'r mut Reader, pub(super) bool);
 
 map_or_null!(
     Document<'_>,
     (),
     "the results of a block",
     |this, map| {
-        let reader = this.0;
+        let Document(reader, enveloped) = this;
         let mut seen = Vec::new();
         while let Some(field) = map.next_key::<Field>()? {
-            if field != Field::Other && seen.contains(&field) {
-                return Err(Error::custom("a field stands there twice"));
-            }
             match field {
-                Field::Result => map.next_value_seed(Document(reader))?,
-                Field::Error => reader.refused |= map.next_value::<Option<IgnoredAny>>()?.is_some(),
-                Field::Height => {
-                    if let Some(text) = map.next_value::<Text<'de>>()?.0
-                        && reader.height.replace(text.into()).is_some()
-                    {
-                        return Err(Error::custom("two heights"));
-                    }
+                Field::Result if enveloped => map.next_value_seed(Document(reader, false))?,
+                Field::Error if enveloped => {
+                    reader.refused |= map.next_value::<Option<IgnoredAny>>()?.is_some();
+                    continue;
                 }
+                Field::Height => reader.height = map.next_value::<Text<'de>>()?.0.map(Into::into),
                 Field::TxsResults => map.next_value_seed(Transactions(reader))?,
                 Field::BeginBlockEvents => map.next_value_seed(Events(reader, List::Part(Part::BeginBlock)))?,
                 Field::EndBlockEvents => map.next_value_seed(Events(reader, List::Part(Part::EndBlock)))?,
                 Field::FinalizeBlockEvents => map.next_value_seed(Events(reader, List::ByMode))?,
-                Field::Other => {
+                Field::Result | Field::Error | Field::Other => {
                     map.next_value::<IgnoredAny>()?;
                     continue;
                 }
             }
+            if seen.contains(&field) {
+                return Err(Error::custom("a field stands there twice"));
+            }
             seen.push(field);
+        }
+        if seen.contains(&Field::Result) && seen.len() > 1 {
+            return Err(Error::custom("results of a block beside an envelope of some"));
         }
         Ok(())
     },

@@ -157,11 +157,12 @@ fn what_is_no_block_is_refused() {
         (r#"{"height":"7"} x"#, "trailing characters"),
         (r#"{"height":"7","height":"7"}"#, "twice"),
         (r#"{"height":"7","txs_results":[],"txs_results":[]}"#, "twice"),
-        (r#"{"height":"7","result":{"height":"8"}}"#, "two heights"),
+        (r#"{"height":"7","result":{"height":"8"}}"#, "beside an envelope"),
         (
             r#"{"jsonrpc":"2.0","error":{"code":-32603,"message":"height 5 is not available"}}"#,
             "answered with an error",
         ),
+        (r#"{"result":{"result":{"height":"7"}}}"#, r#"height "" is none"#),
         (r#"{"height":"7","txs_results":{}}"#, "transactions"),
         (r#"{"height":"7","txs_results":[{"code":-1}]}"#, "invalid value"),
         (r#"{"height":"7","txs_results":[{"events":[{"type":5}]}]}"#, "a text or null"),
