@@ -2,6 +2,8 @@
 //!
 //! Never: a server that is not ours.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail as tests do")]
+
 #[path = "pubsub/bench.rs"]
 mod bench;
 #[path = "pubsub/lifetime.rs"]

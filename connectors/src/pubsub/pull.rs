@@ -24,6 +24,9 @@ use tokio::{
 /// The clock that messages are stamped by, in Unix nanoseconds.
 pub type NowNs = Arc<dyn Fn() -> u64 + Send + Sync>;
 
+/// Shortest silence that makes a stream new: opening one takes a few of the server's answers.
+const SILENT_MIN: Duration = Duration::from_secs(1);
+
 /// How a subscription is pulled.
 #[derive(Clone, Debug)]
 pub struct PullOptions {
@@ -33,11 +36,11 @@ pub struct PullOptions {
     pub messages: usize,
     /// Bytes of data that may be under lease; the message that passes the bound is still taken.
     pub bytes: usize,
-    /// What a lease is extended by, 10 to 600 s.
+    /// What a lease is extended by, 10 to 600 s. It is also how long messages of a process that was killed do not come.
     pub lease_extension: Duration,
     /// How long a message's lease is extended; then it comes again.
     pub lease_max: Duration,
-    /// How long nothing may come before the stream and its connection are made anew.
+    /// How long nothing may come before the stream and its connection are made anew, at least 1 s.
     pub silent: Duration,
     /// How long a stop waits for messages that are in work; those that wait are nacked before.
     pub drain: Duration,
@@ -51,10 +54,10 @@ impl PullOptions {
             subscription,
             messages: 128,
             bytes: 128 << 20,
-            lease_extension: Duration::from_secs(60),
+            lease_extension: Duration::from_secs(20),
             lease_max: Duration::from_secs(3_600),
             silent: Duration::from_secs(30),
-            drain: Duration::from_millis(500),
+            drain: Duration::from_millis(400),
         }
     }
 }
@@ -109,8 +112,9 @@ pub struct Pulled {
 /// The pulling of one subscription. Dropping it stops it as [`Pull::shutdown`] does, without waiting.
 #[derive(Debug)]
 pub struct Pull {
-    events: mpsc::Receiver<PullEvent>,
+    // Dropped before the queue, so that the reader closes its stream.
     stop: watch::Sender<bool>,
+    events: mpsc::Receiver<PullEvent>,
     reader: JoinHandle<()>,
     held: Arc<Held>,
 }
@@ -119,13 +123,14 @@ impl Pull {
     /// Starts to pull, on the runtime that this is called on.
     #[must_use]
     pub fn start(address: PubSubAddress, options: PullOptions, now_ns: NowNs) -> Self {
-        let options = PullOptions { messages: options.messages.max(1), bytes: options.bytes.max(1), ..options };
+        let (messages, bytes) = (options.messages.max(1), options.bytes.max(1));
+        let options = PullOptions { messages, bytes, silent: options.silent.max(SILENT_MIN), ..options };
         // Every message that may be held, and what is told beside them.
         let (queue, events) = mpsc::channel(options.messages.saturating_add(2));
         let (stop, stopped) = watch::channel(false);
         let held = Arc::new(Held::new(options.messages, options.bytes));
         let reader = Reader::new(address, options, now_ns, queue, stopped, Arc::clone(&held));
-        Self { events, stop, reader: tokio::spawn(reader.run()), held }
+        Self { stop, events, reader: tokio::spawn(reader.run()), held }
     }
 
     /// What happens next; `None` only if the task that reads has failed.
@@ -139,7 +144,7 @@ impl Pull {
         PullMeter::new(Arc::clone(&self.held))
     }
 
-    /// Stops: closes the stream, so that what is nacked does not come here again; nacks what waits in the queue; waits
+    /// Stops: reads what is on its way and closes the stream, so that what is nacked does not come here again; nacks what waits in the queue; waits
     /// [`PullOptions::drain`] for what was handed out, which may still be acknowledged; nacks the rest; and waits until the
     /// server has been told.
     pub async fn shutdown(mut self) {

@@ -31,7 +31,8 @@ async fn a_server_that_is_not_there_is_told_in_time() {
     // Reserved, and nobody listens there.
     let address = PubSubAddress::new(Some("127.0.0.1:1"), None).unwrap();
     let limit = ENSURE_LIMIT + Duration::from_secs(10);
-    let asked = address.ensure(&topic(), &SUBSCRIPTION.parse().unwrap(), &SubscriptionOptions::default());
+    let (topic, subscription, options) = (topic(), SUBSCRIPTION.parse().unwrap(), SubscriptionOptions::default());
+    let asked = address.ensure(&topic, &subscription, &options);
     assert!(timeout(limit, asked).await.expect("no end").is_err());
 }
 

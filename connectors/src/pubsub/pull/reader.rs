@@ -26,6 +26,12 @@ use tokio::{
 /// Streams that ended while messages of theirs were handed out: more are not waited for at a stop.
 const ENDED_MAX: usize = 16;
 
+/// A server that sends has sent the next message within this.
+const QUIET: Duration = Duration::from_millis(50);
+
+/// How long a stop reads what is on its way; only what is large takes more than [`QUIET`].
+const READ_OUT_LIMIT: Duration = Duration::from_millis(500);
+
 /// How long a stop waits until the server has been told of the last acknowledgements: it answers in milliseconds or is
 /// not there.
 const TOLD_LIMIT: Duration = Duration::from_secs(5);
@@ -41,6 +47,8 @@ pub(super) struct Reader {
     leases: Vec<ShutdownToken>,
     /// [`PullEvent::Up`] was the last that was told.
     up: bool,
+    /// What a stop kept out of the queue.
+    unsent: Vec<PullEvent>,
 }
 
 /// How a stream ended.
@@ -58,7 +66,7 @@ impl Reader {
         stop: watch::Receiver<bool>,
         held: Arc<Held>,
     ) -> Self {
-        Self { address, options, now_ns, queue, stop, held, leases: Vec::new(), up: false }
+        Self { address, options, now_ns, queue, stop, held, leases: Vec::new(), up: false, unsent: Vec::new() }
     }
 
     pub(super) async fn run(mut self) {
@@ -91,13 +99,15 @@ impl Reader {
         }
     }
 
-    /// Puts an event into the queue; `None` at a stop.
+    /// Puts an event into the queue; at a stop it is kept until the stream is closed, and the answer is `None`.
     async fn tell(&mut self, event: PullEvent) -> Option<()> {
-        let mut stop = self.stop.clone();
         tokio::select! {
             biased;
-            () = stopped(&mut stop) => None,
-            sent = self.queue.send(event) => sent.ok(),
+            () = stopped(&mut self.stop) => {
+                self.unsent.push(event);
+                None
+            }
+            room = self.queue.reserve() => room.ok().map(|room| room.send(event)),
         }
     }
 
@@ -120,6 +130,9 @@ impl Reader {
         self.held.streams.fetch_add(1, Relaxed);
         let leases = stream.shutdown_token();
         let ended = self.read(&mut stream, backoff).await;
+        if matches!(ended, Ended::Stopped) && timeout(READ_OUT_LIMIT, self.read_out(&mut stream)).await.is_err() {
+            tracing::debug!("the stream is closed while messages come");
+        }
         close(stream, &leases).await;
         self.keep(leases);
         ended
@@ -157,6 +170,17 @@ impl Reader {
         }
     }
 
+    /// Reads what the server sent before it hears of the stop: it would stay leased to the closed stream. Nothing is nacked
+    /// meanwhile, so the server's own bounds end it.
+    async fn read_out(&mut self, stream: &mut MessageStream) {
+        while self.unsent.len() <= self.options.messages
+            && let Ok(Some(Ok((message, handler)))) = timeout(QUIET, stream.next()).await
+        {
+            let pulled = self.pulled(message, handler);
+            self.unsent.push(PullEvent::Message(Box::new(pulled)));
+        }
+    }
+
     fn pulled(&self, message: Message, handler: Handler) -> Pulled {
         let attempt = handler.delivery_attempt().and_then(|attempt| u32::try_from(attempt).ok());
         let published_ns = message.publish_time.map_or(0, |time| {
@@ -186,8 +210,8 @@ impl Reader {
 
     /// The stream is closed: lets go of the queue, which is nacked, and of what is not done with in time.
     async fn finish(self) {
-        let Self { queue, held, leases, options, .. } = self;
-        drop(queue);
+        let Self { queue, held, leases, options, unsent, .. } = self;
+        drop((queue, unsent));
         if timeout(options.drain, held.empty()).await.is_err() {
             held.nack_all();
         }
