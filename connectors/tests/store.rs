@@ -5,6 +5,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+#[path = "store/blocks.rs"]
+mod blocks;
 #[path = "store/child.rs"]
 mod child;
 #[path = "store/engine.rs"]
