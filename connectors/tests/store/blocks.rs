@@ -68,7 +68,7 @@ impl Host {
     /// Blocks 1 to 9: ticks that are born, changed twice in a block, die and live again.
     fn history(&self) -> Vec<(u64, Vec<SinkInput>)> {
         let block = |height: u64| {
-            let alive = |every: u64| if height % every == 0 { 0 } else { height };
+            let alive = |every: u64| if height.is_multiple_of(every) { 0 } else { height };
             let rows = [
                 (2, Side::Ask, 100, "", height),
                 (3, Side::Ask, 100, "", alive(3)),

@@ -57,8 +57,8 @@ fn dex_writer(options: WriterOptions) -> StoreWriter {
     StoreWriter::new("test", options).with_batches(batches())
 }
 
-fn push(writer: &mut StoreWriter, changes: AdmittedChanges) {
-    writer.push_changes(0, &changes, &pair(changes.symbol.0)).unwrap();
+fn push(writer: &mut StoreWriter, changes: &AdmittedChanges) {
+    writer.push_changes(0, changes, &pair(changes.symbol.0)).unwrap();
 }
 
 fn mark(writer: &mut StoreWriter, height: u64) {
@@ -85,9 +85,9 @@ fn confirm(writer: &mut StoreWriter) -> Arc<Batch> {
 #[test]
 fn a_block_is_one_insert_and_nothing_but_its_mark_closes_it() {
     let mut writer = dex_writer(WriterOptions { batch_bytes: 1, ..small(2) });
-    push(&mut writer, block(1, 5, &[(4, 10, 1), (9, 11, 2)]));
-    push(&mut writer, block(0, 5, &[(1, 10, 3), (2, 10, 4), (8, 12, 5)]));
-    push(&mut writer, block(0, 6, &[(0, 10, 6)]));
+    push(&mut writer, &block(1, 5, &[(4, 10, 1), (9, 11, 2)]));
+    push(&mut writer, &block(0, 5, &[(1, 10, 3), (2, 10, 4), (8, 12, 5)]));
+    push(&mut writer, &block(0, 6, &[(0, 10, 6)]));
     assert_eq!((writer.poll(u64::MAX), writer.is_idle()), (None, false));
     mark(&mut writer, 5);
     let batch = inserting(&mut writer, 0);
@@ -105,7 +105,7 @@ fn a_block_is_one_insert_and_nothing_but_its_mark_closes_it() {
 fn a_blocks_token_is_that_of_what_it_says_whoever_says_it_and_when() {
     let token = |identity: &str, blocks: &[AdmittedChanges]| {
         let mut writer = StoreWriter::new(identity, WriterOptions::default()).with_batches(batches());
-        blocks.iter().for_each(|changes| push(&mut writer, changes.clone()));
+        blocks.iter().for_each(|changes| push(&mut writer, changes));
         mark(&mut writer, 5);
         confirm(&mut writer).token.clone()
     };
@@ -130,7 +130,7 @@ fn a_blocks_token_is_that_of_what_it_says_whoever_says_it_and_when() {
 fn marks_are_confirmed_in_their_order_and_four_blocks_are_under_way_at_most() {
     let mut writer = dex_writer(WriterOptions::default());
     for height in 1..=6 {
-        push(&mut writer, block(0, height, &[(1, 10, height)]));
+        push(&mut writer, &block(0, height, &[(1, 10, height)]));
         mark(&mut writer, height);
     }
     let under_way: Vec<_> = (0..BLOCK_INSERTS_MAX).map(|_| inserting(&mut writer, 0)).collect();
@@ -158,11 +158,11 @@ fn marks_are_confirmed_in_their_order_and_four_blocks_are_under_way_at_most() {
 #[test]
 fn a_late_block_has_an_insert_of_its_own_and_waits_for_the_mark_behind_it() {
     let mut writer = dex_writer(WriterOptions::default());
-    push(&mut writer, block(0, 8, &[(1, 10, 8)]));
+    push(&mut writer, &block(0, 8, &[(1, 10, 8)]));
     mark(&mut writer, 8);
     confirm(&mut writer);
-    push(&mut writer, block(0, 5, &[(1, 10, 5)]));
-    push(&mut writer, block(0, 9, &[(1, 10, 9)]));
+    push(&mut writer, &block(0, 5, &[(1, 10, 5)]));
+    push(&mut writer, &block(0, 9, &[(1, 10, 9)]));
     assert_eq!((through(&mut writer), writer.poll(u64::MAX)), ((1, 8), None));
     mark(&mut writer, 8);
     let late = inserting(&mut writer, 0);
@@ -176,11 +176,11 @@ fn a_late_block_has_an_insert_of_its_own_and_waits_for_the_mark_behind_it() {
 #[test]
 fn a_mark_waits_for_the_whole_books_before_it_and_they_for_the_blocks_before_them() {
     let mut writer = dex_writer(WriterOptions::default());
-    push(&mut writer, block(0, 5, &[(1, 10, 1)]));
-    push(&mut writer, whole(0, 5, &[(11, 1)]));
+    push(&mut writer, &block(0, 5, &[(1, 10, 1)]));
+    push(&mut writer, &whole(0, 5, &[(11, 1)]));
     assert_eq!(writer.poll(u64::MAX), None, "a tick of block 5 may be one that the book lacks");
     mark(&mut writer, 5);
-    push(&mut writer, block(0, 6, &[(1, 12, 1)]));
+    push(&mut writer, &block(0, 6, &[(1, 12, 1)]));
     mark(&mut writer, 6);
     let (fifth, sixth) = (inserting(&mut writer, 0), inserting(&mut writer, 0));
     writer.inserted(&sixth.token);
@@ -208,13 +208,13 @@ fn a_mark_waits_for_the_whole_books_before_it_and_they_for_the_blocks_before_the
 #[test]
 fn a_mark_waits_for_a_book_that_is_written_at_once_but_for_no_other_instruments() {
     let mut writer = dex_writer(WriterOptions::default());
-    push(&mut writer, whole(0, 5, &[(11, 1)]));
+    push(&mut writer, &whole(0, 5, &[(11, 1)]));
     assert_eq!(writer.poll(0), Some(Action::LoadLiveKeys(SymbolId(0))));
     writer.live_keys(0, SymbolId(0), &[]);
     writer.flush();
     confirm(&mut writer);
     assert_eq!(writer.poll(0), None);
-    push(&mut writer, whole(0, 6, &[(12, 1)]));
+    push(&mut writer, &whole(0, 6, &[(12, 1)]));
     mark(&mut writer, 6);
     // A book of another venue that is held for ever, and rows of one that are not in.
     writer.push_changes(0, &changes(9, 1, &[(Side::Bid, 1, 1)], true), &instrument(9)).unwrap();
@@ -230,14 +230,14 @@ fn a_mark_waits_for_a_book_that_is_written_at_once_but_for_no_other_instruments(
 #[test]
 fn a_book_asks_again_once_a_late_block_was_written_below_the_last_one() {
     let mut writer = dex_writer(WriterOptions::default());
-    push(&mut writer, whole(0, 5, &[(11, 1)]));
+    push(&mut writer, &whole(0, 5, &[(11, 1)]));
     assert_eq!(writer.poll(0), Some(Action::LoadLiveKeys(SymbolId(0))));
     writer.live_keys(0, SymbolId(0), &[]);
-    push(&mut writer, block(0, 6, &[(1, 12, 1)]));
-    push(&mut writer, whole(0, 6, &[(11, 1)]));
+    push(&mut writer, &block(0, 6, &[(1, 12, 1)]));
+    push(&mut writer, &whole(0, 6, &[(11, 1)]));
     assert_eq!(writer.counters(0).instruments_held, 0, "nothing late");
-    push(&mut writer, block(0, 4, &[(1, 12, 1)]));
-    push(&mut writer, whole(0, 7, &[(11, 1)]));
+    push(&mut writer, &block(0, 4, &[(1, 12, 1)]));
+    push(&mut writer, &whole(0, 7, &[(11, 1)]));
     assert_eq!(writer.counters(0).instruments_held, 1);
 }
 
@@ -246,8 +246,8 @@ fn it_is_never_full_of_a_block_whose_end_has_to_come_first() {
     for options in [WriterOptions::default(), WriterOptions::replay()] {
         let mut writer = dex_writer(WriterOptions { pending_bytes_max: 1, ..options });
         assert!(!writer.is_full());
-        push(&mut writer, block(0, 5, &[(1, 10, 1)]));
-        push(&mut writer, whole(0, 5, &[(11, 1)]));
+        push(&mut writer, &block(0, 5, &[(1, 10, 1)]));
+        push(&mut writer, &whole(0, 5, &[(11, 1)]));
         assert_eq!((writer.is_full(), writer.pending_bytes() > 1), (false, true));
         mark(&mut writer, 5);
         assert!(writer.is_full());
@@ -261,12 +261,12 @@ fn empty_blocks_are_confirmed_with_what_is_before_them_and_hardly_weigh() {
     let mut writer = dex_writer(WriterOptions::default());
     mark(&mut writer, 1);
     assert_eq!(through(&mut writer), (1, 1));
-    push(&mut writer, block(0, 2, &[(1, 10, 1)]));
+    push(&mut writer, &block(0, 2, &[(1, 10, 1)]));
     mark(&mut writer, 2);
     let weight = writer.pending_bytes();
     (3..=1_000).for_each(|height| mark(&mut writer, height));
     assert_eq!(writer.pending_bytes(), weight);
-    push(&mut writer, block(1, 1_001, &[]));
+    push(&mut writer, &block(1, 1_001, &[]));
     mark(&mut writer, 1_001);
     assert_eq!(writer.durable(SymbolId(1)), None);
     confirm(&mut writer);
@@ -278,10 +278,10 @@ fn empty_blocks_are_confirmed_with_what_is_before_them_and_hardly_weigh() {
 #[test]
 fn a_block_that_has_not_ended_is_left_to_its_log() {
     let mut writer = dex_writer(WriterOptions::default());
-    push(&mut writer, block(0, 5, &[(1, 10, 1)]));
+    push(&mut writer, &block(0, 5, &[(1, 10, 1)]));
     mark(&mut writer, 5);
-    push(&mut writer, block(0, 6, &[(1, 10, 2), (2, 11, 2)]));
-    push(&mut writer, whole(0, 6, &[(11, 1)]));
+    push(&mut writer, &block(0, 6, &[(1, 10, 2), (2, 11, 2)]));
+    push(&mut writer, &whole(0, 6, &[(11, 1)]));
     writer.flush();
     confirm(&mut writer);
     assert_eq!(writer.poll(0), Some(Action::LoadLiveKeys(SymbolId(0))));
@@ -299,7 +299,7 @@ fn tranches_are_named_when_they_are_pushed() {
     let tranche = batches.tranches.intern("a-tranche").unwrap();
     let mut event = block(0, 5, &[(1, 10, 1), (2, 10, 0)]);
     event.changes[0].key.tranche = tranche;
-    push(&mut writer, event.clone());
+    push(&mut writer, &event);
     batches.tranches.died(tranche, 5);
     batches.tranches.forget_dead(5);
     mark(&mut writer, 5);
