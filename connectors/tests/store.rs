@@ -11,6 +11,8 @@ mod batch_log;
 mod batch_records;
 #[path = "store/batch_state.rs"]
 mod batch_state;
+#[path = "store/blocks.rs"]
+mod blocks;
 #[path = "store/child.rs"]
 mod child;
 #[path = "store/engine.rs"]

@@ -217,6 +217,48 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_venues_book_comes_from_no_checkpoint() {
+        let dex = RestoredInstrument { venue: Venue::NeutronDex, ..book("A", 5, 1) };
+        assert_eq!(merge(Vec::new(), vec![dex]), []);
+    }
+
+    fn kept(instruments: Vec<RestoredInstrument>) -> Kept {
+        let name = |kept: &RestoredInstrument| format!("{}/{}", kept.venue, kept.symbol).into_boxed_str();
+        let epochs = instruments.iter().map(|kept| (name(kept), kept.restored.version.epoch)).collect();
+        Kept { instruments, epochs, ..Kept::default() }
+    }
+
+    #[test]
+    fn a_book_shown_in_a_later_epoch_than_it_is_kept_in_goes_unless_only_its_log_has_it() {
+        let log = RestoredInstrument { venue: Venue::NeutronDex, ..from_log(book("LOG", 5, 1)) };
+        let same = RestoredInstrument { venue: Venue::NeutronDex, ..from_log(book("SAME", 5, 1)) };
+        let all = kept(vec![book("GONE", 5, 1), book("STAYS", 5, 1), log.clone(), same.clone()]);
+        let bumped =
+            [("binance_spot/GONE", 2), ("binance_spot/STAYS", 1), ("neutron_dex/LOG", 4), ("neutron_dex/SAME", 1)];
+        let kept = all.without_outdated(&bumped.into_iter().map(|(name, epoch)| (name.into(), epoch)).collect());
+        assert_eq!(kept.instruments, [book("STAYS", 5, 1), log, same]);
+        assert_eq!(kept.outdated.iter().map(|name| &**name).collect::<Vec<_>>(), ["neutron_dex/LOG"]);
+        assert!(!kept.epochs.contains_key("neutron_dex/LOG"), "what is made of it anew is of a new epoch");
+
+        let directory = Directory::default();
+        let events = events(kept.instruments, &kept.outdated, &directory, LegId(7), 9, 1).unwrap();
+        let mut found = Vec::new();
+        for event in &events {
+            match &event.body {
+                Body::Listing(listing) => found.push((event.leg, listing.epoch, listing.block)),
+                Body::Restored(restored) => {
+                    let ticks = restored.ticks.iter().flatten().map(|tick| tick.version);
+                    let versions = [restored.version, restored.through].into_iter().chain(ticks);
+                    let epoch = found.last().unwrap().1;
+                    assert!(versions.into_iter().all(|version| version == Version::new(epoch, 5)));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(found, [(LegId(0), 1, 9), (LegId(7), 9, 9), (LegId(7), 1, 9)]);
+    }
+
+    #[test]
     fn symbols_of_two_venues_are_two_instruments() {
         let other = RestoredInstrument { venue: Venue::KrakenSpot, ..book("A", 9, 2) };
         assert_eq!(merge(vec![book("A", 5, 1)], vec![other.clone()]), [book("A", 5, 1), other]);

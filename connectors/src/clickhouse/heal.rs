@@ -4,6 +4,8 @@
 //!
 //! The batch that is missing is the last one, and versions only grow, so an instrument lacks something where
 //! `tick_updates` has a greater version than the filled table. Only rows above that version are read.
+//! Several blocks of a batch stream may be under way at once, and one of them may be cut off below the greatest version:
+//! that one the stream's log brings again, from the cursor on and under the same token, which fills the views.
 //!
 //! Never: a row that a view would not have made; a read of the whole history.
 

@@ -140,9 +140,11 @@ impl Kept {
         // Without its ticks a book cannot go on from a log, and waits for a snapshot.
         let cursor = cursor.filter(|_| self.flaw.is_none());
         let version = cursor.map_or(self.version, |place| Version::new(self.version.epoch, place));
+        let places = self.ticks.iter().map(|kept| kept.version.seq).filter(|_| cursor.is_some());
+        let greatest = places.fold(self.version.seq, u64::max);
         let restored = Restored {
             version,
-            through: self.version.max(version),
+            through: version.max(Version::new(self.version.epoch, greatest)),
             scale: self.scale,
             ticks: self.flaw.is_none().then_some(self.ticks),
             from_log: cursor.is_some(),
@@ -172,6 +174,7 @@ fn in_steps(tick: TickChange, from: Scale, finer: Scale) -> Option<TickChange> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use market::scale::PRICE_POWERS;
 
     const SCALE: Scale = Scale { price: -2, quantity: -8 };
 
@@ -247,19 +250,61 @@ mod tests {
         let wide = KeptTick { scale: Scale { price: -38, quantity: -8 }, ..row("USD", 1, 1, 5) };
         let whole = KeptTick { reserves: U256::MAX, ..row("USD", 1, 1, 5) };
         let fine = KeptTick { scale: Scale { price: -2, quantity: -9 }, ..row("USD", 2, 1, 5) };
-        let tranche = KeptTick { tranche_key: "t", ..row("USD", 1, 1, 5) };
+        let long = "t".repeat(market::tranche::TRANCHE_BYTES_MAX + 1);
+        let tranche = KeptTick { tranche_key: &long, ..row("USD", 1, 1, 5) };
+        let powers = KeptTick { scale: Scale { price: PRICE_POWERS, ..SCALE }, ..row("USD", 0, 1, 5) };
         let before = row("USD", 100, 1, 4);
         for (rows, flaw) in [
             (vec![before, wide], Flaw::Steps),
             (vec![whole, fine], Flaw::Steps),
             (vec![fine, whole], Flaw::Steps),
+            (vec![before, powers], Flaw::Steps),
             (vec![before, row("ETH", 1, 1, 5)], Flaw::Asset),
             (vec![before, tranche, before], Flaw::Tranche),
         ] {
             let kept = kept(&rows);
             assert_eq!(kept.flaw(), Some(flaw));
-            let restored = kept.into_restored(None);
-            assert_eq!((restored.version, restored.ticks), (Version::new(1, 9), None), "{flaw}");
+            for cursor in [None, Some(7)] {
+                let restored = kept.clone().into_restored(cursor);
+                assert_eq!((restored.version, restored.ticks), (Version::new(1, 9), None), "{flaw}");
+                assert!(!restored.from_log, "it waits for a snapshot");
+            }
         }
+    }
+
+    #[test]
+    fn a_log_stream_has_all_its_versions_in_the_epoch_of_now() {
+        let mut kept = Kept::new(Version::new(2, 6), SCALE, 0);
+        let old = KeptTick { version: Version::new(1, 8), ..row("USD", 100, 1, 0) };
+        let new = KeptTick { version: Version::new(2, 6), ..row("USD", 101, 1, 0) };
+        [old, new].iter().for_each(|row| assert!(kept.take(row, &Tranches::default())));
+        let places = |restored: &Restored| {
+            let ticks = restored.ticks.iter().flatten().map(|tick| tick.version);
+            [restored.version, restored.through].into_iter().chain(ticks).collect::<Vec<_>>()
+        };
+        let restored = kept.clone().into_restored(Some(5));
+        let versions = |epoch| [5, 8, 8, 6].map(|place| Version::new(epoch, place));
+        assert_eq!(places(&restored), versions(2));
+        assert_eq!(places(&in_epoch(restored, 7)), versions(7));
+        let [_, _, old, new] = versions(2);
+        let live = [new, new, Version::new(1, old.seq), new];
+        assert_eq!(places(&kept.into_restored(None)), live, "of a venue's stream a version is what it was");
+    }
+
+    #[test]
+    fn powers_and_tranches_come_back_as_they_were() {
+        let scale = Scale { price: PRICE_POWERS, quantity: -27 };
+        let tranches = Tranches::default();
+        tranches.intern("other").unwrap();
+        let mut kept = Kept::new(Version::new(1, 9), scale, 3);
+        let pool = KeptTick { scale, fee: 5, ..row("USD", -559_680, 1, 4) };
+        let order = KeptTick { scale, tranche_key: "t", ..row("BTC", 559_680, 2, 5) };
+        [pool, order].iter().for_each(|row| assert!(kept.take(row, &tranches)));
+        let restored = kept.into_restored(Some(4));
+        assert_eq!((restored.scale, restored.from_log), (scale, true));
+        let keys: Vec<_> = restored.ticks.iter().flatten().map(|kept| kept.tick.key).collect();
+        let tranche = tranches.intern("t").unwrap();
+        let right = [TickKey { fee: 5, ..TickKey::at(-559_680) }, TickKey { tranche, ..TickKey::at(559_680) }];
+        assert_eq!(keys, right);
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Never: the wall clock, or a store.
 
+mod blocks;
+
 use super::*;
 use crate::clickhouse::rows::StoredKey;
 use market::{Side, TickChange, Trade, U256, Venue};
