@@ -70,6 +70,14 @@ pub enum BatchError {
         #[source]
         source: PartConflict,
     },
+    /// One message of several.
+    #[error("it is part {part} of {parts}, which cannot be tried alone: publish the batch again")]
+    Lone {
+        /// Which one, from 0.
+        part: u32,
+        /// Of how many.
+        parts: u32,
+    },
     /// It cannot be unpacked.
     #[error("it cannot be unpacked")]
     Content(#[from] ContentError),

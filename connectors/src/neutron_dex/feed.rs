@@ -171,31 +171,53 @@ impl BlockFeed {
         }
         let mut gone: Vec<_> = self.living.keys().filter(|tranche| !living.contains_key(*tranche)).copied().collect();
         gone.sort_unstable();
-        gone.into_iter().for_each(|tranche| self.tranches.died(tranche, block.height));
+        // Their deaths are durable with the next height at the earliest.
+        let after = block.height.max(batch::height_of(at.from).saturating_add(1));
+        gone.into_iter().for_each(|tranche| self.tranches.died(tranche, after));
         self.living = living;
         Ok(())
     }
 
-    /// Instruments as they were rebuilt from the log: of each pair of the block all live ticks, at the place of its last
-    /// change. At the version that is shown the lane compares them.
+    /// Instruments as they were rebuilt from the log: of each pair of the block all live ticks, which hold up to `at.from`.
+    /// At the version that is shown the lane compares them.
     ///
     /// # Errors
     /// [`Undecodable`] as above.
     pub fn rebuilt(&mut self, block: &Block, place: u64, at: At, out: &mut Vec<Event>) -> Result<(), Undecodable> {
         let introduced = self.introduced(block, at)?;
         let changes = self.changes(block)?;
-        self.begun.get_or_insert(at.from);
         let symbols = self.admit(introduced, at, out);
         for ((symbol, known), Changes { mut ticks, .. }) in symbols.into_iter().zip(changes) {
             last_of_each(&mut ticks);
-            self.replace_living(known.symbol, &ticks, batch::height_of(place));
-            let sequence = Sequence::Venue { first: place, last: place };
-            let snapshot = Snapshot { sequence, scale: SCALE, ticks, window: Window::Whole };
-            self.push(known.symbol, at, Body::Snapshot(snapshot), out);
-            let place = known.place.map_or(place, |before| before.max(place));
-            self.known.insert(symbol, Known { place: Some(place), ..known });
+            self.show_rebuilt(symbol, known, (ticks, place), at, out);
         }
         Ok(())
+    }
+
+    /// The known instruments that a rebuilt stream does not name have nothing alive.
+    pub fn absent(&mut self, named: &HashSet<Box<str>>, at: At, out: &mut Vec<Event>) {
+        let absent: Vec<_> = self.known.iter().filter(|(symbol, _)| !named.contains(*symbol)).collect();
+        let absent: Vec<_> = absent.into_iter().map(|(symbol, known)| (symbol.clone(), *known)).collect();
+        for (symbol, known) in absent {
+            self.show_rebuilt(symbol, known, (Vec::new(), 0), at, out);
+        }
+    }
+
+    /// Shows a rebuilt book where the instrument stands, which may be above its last change.
+    fn show_rebuilt(
+        &mut self,
+        symbol: Box<str>,
+        known: Known,
+        (ticks, place): (Vec<TickChange>, u64),
+        at: At,
+        out: &mut Vec<Event>,
+    ) {
+        let place = place.max(known.place.or(self.begun).unwrap_or(at.from));
+        self.replace_living(known.symbol, &ticks, batch::height_of(at.from).saturating_add(1));
+        let sequence = Sequence::Venue { first: place, last: place };
+        let snapshot = Snapshot { sequence, scale: SCALE, ticks, window: Window::Whole };
+        self.push(known.symbol, at, Body::Snapshot(snapshot), out);
+        self.known.insert(symbol, Known { place: Some(place), ..known });
     }
 
     /// An instrument has these live ticks and no others; tranches that lived there alone are dead.

@@ -228,7 +228,8 @@ impl Pairs {
 }
 
 /// The symbol of a pair.
-pub(super) fn symbol(token_zero: &str, token_one: &str) -> String {
+#[must_use]
+pub fn symbol(token_zero: &str, token_one: &str) -> String {
     [token_zero, BETWEEN_TOKENS, token_one].concat()
 }
 

@@ -7,6 +7,7 @@ use super::{
     held::{Arrived, Original, Receipt},
 };
 use connectors::pubsub::{
+    content::ContentError,
     header::BatchHeader,
     parts::{Outstanding, Parts, PartsOffer},
     pull::Pulled,
@@ -49,6 +50,7 @@ struct Part {
 pub(super) struct Arrivals {
     stream: Box<str>,
     outstanding: Outstanding,
+    content_bytes_max: usize,
     parts: Parts<Part>,
     queue: VecDeque<Arrived>,
     queue_bytes: usize,
@@ -61,6 +63,7 @@ impl Arrivals {
         Self {
             stream: options.stream.clone(),
             outstanding: options.outstanding,
+            content_bytes_max: options.content_bytes_max,
             parts: Parts::new(options.parts_bytes),
             queue: VecDeque::new(),
             queue_bytes: 0,
@@ -76,8 +79,9 @@ impl Arrivals {
 
     /// Takes a message.
     pub(super) fn take(&mut self, pulled: Pulled) -> Taken {
-        let Pulled { attributes, data, message_id, published_ns, received_ns, attempt, lease } = pulled;
-        let attempt = attempt.unwrap_or(0);
+        // The service's own count of deliveries has those in it that nothing was wrong with.
+        let Pulled { attributes, data, message_id, published_ns, received_ns, lease, .. } = pulled;
+        let attempt = 0;
         let header = BatchHeader::parse(|name| attributes.get(name).map(String::as_str)).map_err(BatchError::from);
         let of_stream = header.and_then(|header| {
             let right = header.stream == self.stream;
@@ -89,7 +93,10 @@ impl Arrivals {
             Ok(header) => header,
             Err(error) => return Taken::Poison(original(vec![data], vec![part]), error),
         };
-        match self.parts.offer(&header, data, part) {
+        if let Some(error) = beyond(&header, data.len(), self.content_bytes_max) {
+            return Taken::Poison(original(vec![data], vec![part]), error);
+        }
+        match self.parts.offer(&header, data.clone(), part) {
             PartsOffer::Complete { data, messages } => {
                 self.again(Arrived { header, original: original(data, messages) });
                 Taken::Nothing
@@ -99,7 +106,7 @@ impl Arrivals {
             PartsOffer::Displaced(parts) => Taken::GiveBack(receipts(parts)),
             PartsOffer::Conflict { conflict, message } => {
                 let error = BatchError::Parts { height: header.height, part: header.part, source: conflict };
-                Taken::Poison(original(Vec::new(), vec![message]), error)
+                Taken::Poison(original(vec![data], vec![message]), error)
             }
         }
     }
@@ -150,8 +157,12 @@ impl Arrivals {
         if original.attempt > 0 {
             return original.attempt;
         }
-        let key = &original.message_id;
-        if !self.failures.contains_key(key) {
+        // Any part of a batch may have come first.
+        let key: Box<str> = match (original.attributes.get("batch_id"), original.attributes.get("height")) {
+            (Some(id), Some(height)) => format!("{height}/{id}").into(),
+            _ => original.message_id.clone(),
+        };
+        if !self.failures.contains_key(&key) {
             self.failed.push_back(key.clone());
             if self.failed.len() > ATTEMPTS_MAX
                 && let Some(oldest) = self.failed.pop_front()
@@ -159,7 +170,7 @@ impl Arrivals {
                 self.failures.remove(&oldest);
             }
         }
-        let count = self.failures.entry(key.clone()).or_default();
+        let count = self.failures.entry(key).or_default();
         *count = count.saturating_add(1);
         *count
     }
@@ -169,6 +180,13 @@ impl Arrivals {
         self.queue.clear();
         drop(receipts(self.parts.take_stale(|_| true).into_iter().flat_map(|batch| batch.messages).collect()));
     }
+}
+
+/// Whether a batch's parts are certain to be more than a batch may have: all but the last are equally long.
+fn beyond(header: &BatchHeader, part_bytes: usize, content_bytes_max: usize) -> Option<BatchError> {
+    let whole = usize::try_from(header.parts.saturating_sub(1)).unwrap_or(usize::MAX);
+    let least = if header.part.saturating_add(1) < header.parts { whole.saturating_mul(part_bytes) } else { 0 };
+    (least > content_bytes_max).then_some(BatchError::Content(ContentError::TooLarge { max: content_bytes_max }))
 }
 
 fn receipts(parts: Vec<Part>) -> Vec<Receipt> {

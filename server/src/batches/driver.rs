@@ -57,6 +57,7 @@ pub(super) enum Done {
     /// Messages to be acknowledged, and letters that were buried again.
     Buried(Vec<Receipt>, Vec<Box<str>>),
     Settled(Box<str>),
+    Unusable(BatchName, Option<Box<Original>>, String),
     CursorMoved(u64),
     GapsNoted,
     Polled(Vec<Gap>),
@@ -99,6 +100,8 @@ pub(super) struct Driver {
     pub(super) late: VecDeque<BatchName>,
     /// Late batches whose changes are on their way; they are logged once those are durable.
     pub(super) late_unlogged: usize,
+    /// The next batch goes before a late one.
+    pub(super) late_next: bool,
     pub(super) reading: Option<BatchName>,
     pub(super) rebuilding: bool,
     pub(super) watch: Watch,
@@ -189,6 +192,7 @@ impl Driver {
             healed: Vec::new(),
             late: VecDeque::new(),
             late_unlogged: 0,
+            late_next: true,
             reading: None,
             rebuilding: false,
             watch: Watch::default(),
@@ -202,7 +206,7 @@ impl Driver {
     }
 
     /// Whether more may come: beyond the memory bound the subscription waits, and its server keeps what it has.
-    fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         self.held.bytes().saturating_add(self.arrivals.bytes()) < self.options.memory_bytes
     }
 
@@ -255,6 +259,11 @@ impl Driver {
                 self.letters.retain(|id| !again.contains(id));
             }
             Done::Settled(id) => self.letters.retain(|known| *known != id),
+            Done::Unusable(name, original, reason) => {
+                if let Some(original) = original {
+                    self.bury_logged(name, *original, reason);
+                }
+            }
             Done::CursorMoved(height) => {
                 self.cursor_busy = false;
                 self.cursor.wrote(height);
@@ -305,8 +314,8 @@ impl Driver {
         self.durable();
         self.deliver();
         self.look();
-        self.write_cursor();
         self.write_gaps();
+        self.write_cursor();
         self.poll_operator();
         self.tell();
     }
@@ -324,7 +333,9 @@ impl Driver {
     }
 
     fn write_cursor(&mut self) {
-        let Some(height) = self.cursor.due().filter(|_| !self.cursor_busy) else { return };
+        // What a snapshot has passed is on record before the cursor passes it.
+        let ready = !self.cursor_busy && !self.gaps_busy && self.gaps.is_empty();
+        let Some(height) = self.cursor.due().filter(|_| ready) else { return };
         self.cursor_busy = true;
         let (log, numbers, now_ns) = (Arc::clone(&self.log), Arc::clone(&self.numbers), (self.now_ns)());
         self.tasks.spawn(async move {

@@ -111,6 +111,7 @@ impl Held {
 
     pub(super) fn put(&mut self, name: BatchName, decoded: Decoded) {
         let Decoded { header, original, content, block } = decoded;
+        self.remove(name);
         self.bytes = self.bytes.saturating_add(content.len()).saturating_add(block_bytes(&block));
         if name.kind == BatchKind::Block {
             self.unlogged.insert(name.height);
@@ -134,6 +135,7 @@ impl Held {
 
     /// A block that was read from the log, until it is delivered.
     pub(super) fn put_logged(&mut self, name: BatchName, times: BatchTimes, block: Arc<Block>) {
+        self.remove(name);
         self.bytes = self.bytes.saturating_add(block_bytes(&block));
         let entry = Entry {
             times,
@@ -174,7 +176,7 @@ impl Held {
 
     /// The batch is in the log; gives what must be told. Its block stays if it is not delivered and there is room.
     pub(super) fn logged(&mut self, name: BatchName, bytes_max: usize) -> Vec<Receipt> {
-        self.unlogged.remove(&name.height);
+        self.is_logged(name);
         let Some(entry) = self.entries.get_mut(&key(name)) else { return Vec::new() };
         let content = entry.content.take().map_or(0, |content| content.len());
         self.bytes = self.bytes.saturating_sub(content);
@@ -185,6 +187,17 @@ impl Held {
             self.forget_block(name);
         }
         receipts
+    }
+
+    fn is_logged(&mut self, name: BatchName) {
+        if name.kind == BatchKind::Block {
+            self.unlogged.remove(&name.height);
+        }
+    }
+
+    /// Whether something waits for the log.
+    pub(super) fn waits_for_log(&self) -> bool {
+        !self.unlogged.is_empty()
     }
 
     /// The batch is delivered, or will never be.
@@ -244,7 +257,7 @@ impl Held {
             attempt: 1,
             receipts: std::mem::take(&mut entry.receipts),
         };
-        self.unlogged.remove(&name.height);
+        self.is_logged(name);
         Some(original)
     }
 

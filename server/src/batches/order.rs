@@ -16,10 +16,12 @@ use connectors::{
     neutron_dex::{
         Block,
         feed::{At, BlockFeed},
+        message::symbol,
     },
     pubsub::header::{BatchHeader, Encoding},
 };
 use dataflow::ingest::FeedSender;
+use foldhash::{HashSet, HashSetExt};
 use market::{
     Body, Event, LegId,
     batch::{BatchGuard, BatchId, BatchKind, BatchName, BatchOffer, Hole, Loss, Rebuild, end_of},
@@ -77,7 +79,7 @@ pub(super) async fn begun(
         losses.push(Loss { hole, healed, late });
     }
     let mut guard = BatchGuard::new(position, any).with_losses(losses);
-    for name in tasks::insist(numbers, "read the log's names", || log.names_above(from)).await? {
+    for name in tasks::names_within(log, numbers, from, u64::MAX).await? {
         guard.offer(name);
     }
     Ok(guard)
@@ -98,10 +100,17 @@ impl Driver {
                 self.held.delivered(name);
                 self.log(name);
             }
-            BatchOffer::Late | BatchOffer::Passed => {
+            BatchOffer::Late => {
                 count(&self.numbers.late);
                 self.held.put(name, decoded);
                 self.late.push_back(name);
+            }
+            BatchOffer::Passed => {
+                // A snapshot has said what holds instead; that it was there is all that is kept of it.
+                count(&self.numbers.late);
+                self.held.put(name, decoded);
+                self.held.delivered(name);
+                self.log(name);
             }
             BatchOffer::Duplicate => {
                 count(&self.numbers.duplicates);
@@ -115,6 +124,10 @@ impl Driver {
             BatchOffer::Conflict { known } => {
                 self.refuse(decoded.original, &BatchError::Conflict { height: name.height, known });
             }
+            BatchOffer::Old if name.height <= self.options.begin_after => {
+                count(&self.numbers.outdated);
+                self.settle(decoded.original.receipts);
+            }
             BatchOffer::Old => {
                 let (log, numbers) = (Arc::clone(&self.log), Arc::clone(&self.numbers));
                 self.tasks.spawn(async move {
@@ -125,9 +138,19 @@ impl Driver {
             // It comes again, and by then there may be room.
             BatchOffer::Full => {
                 tracing::error!(height = name.height, "no room for another batch behind a hole");
-                self.arrivals.give_back(decoded.original);
+                self.give_back(decoded.original);
             }
         }
+    }
+
+    /// Gives a batch back; it comes again, be it a message or a letter.
+    fn give_back(&mut self, original: Original) {
+        for receipt in &original.receipts {
+            if let Receipt::Letter(id) = receipt {
+                self.letters.remove(id);
+            }
+        }
+        self.arrivals.give_back(original);
     }
 
     pub(super) fn looked_up(&mut self, name: BatchName, decoded: Decoded, found: Result<(), Option<BatchId>>) {
@@ -201,7 +224,7 @@ impl Driver {
         tracing::warn!(message = &*original.message_id, failures, reason, "a batch cannot be taken");
         if failures < self.options.attempts_max && !letter {
             count(&self.numbers.refused);
-            self.arrivals.give_back(original);
+            self.give_back(original);
             return;
         }
         self.bury(original, failures, reason);
@@ -236,7 +259,13 @@ impl Driver {
         }
         let (log, numbers) = (Arc::clone(&self.log), Arc::clone(&self.numbers));
         self.tasks.spawn(async move {
+            let (id, attempts) = (letter.head.id.clone(), letter.head.attempts);
+            let (reason, now_ns) = (letter.head.reason.clone(), letter.head.changed_ns);
             let buried = tasks::bury(&log, &numbers, letter).await;
+            for other in again.iter().filter(|other| **other != id) {
+                let dead = || log.set_dead_state(other, DeadState::Dead, Some(&reason), Some(attempts), now_ns);
+                drop(tasks::insist(&numbers, "close a dead letter", dead).await);
+            }
             Done::Buried(if buried { messages } else { Vec::new() }, again)
         });
     }
@@ -249,7 +278,7 @@ impl Driver {
         }
         let (log, numbers) = (Arc::clone(&self.log), Arc::clone(&self.numbers));
         self.tasks.spawn(async move {
-            let there = tasks::look_up(&log, &numbers, name).await.is_ok();
+            let there = tasks::look_up(&log, &numbers, name).await.is_ok() || tasks::is_dead(&log, &numbers, name).await;
             // What is not in the log is given back, and comes again with the rest.
             Done::Asked(if there { receipts } else { Vec::new() })
         });
@@ -257,7 +286,7 @@ impl Driver {
 
     /// Feeds the lanes what is next: marks, then a rebuilt stream, a late batch, or the next batch.
     pub(super) fn deliver(&mut self) {
-        if self.block_feed.is_none() || self.rebuilding {
+        if self.block_feed.is_none() {
             return;
         }
         if !self.outbox.is_empty() {
@@ -266,13 +295,25 @@ impl Driver {
                 out.extend(events);
                 Ok(())
             });
-        } else if self.starts_rebuild() {
-            self.rebuilding = true;
-        } else if let Some(name) = self.late.front().copied() {
-            self.deliver_late(name);
-        } else if let Some(name) = self.guard.next() {
-            self.deliver_next(name);
+            return;
         }
+        if self.rebuilding {
+            return;
+        }
+        if self.starts_rebuild() {
+            self.rebuilding = true;
+            return;
+        }
+        // While the stream waits to be rebuilt nothing new is shown: else there would always be something that the log does
+        // not have yet.
+        let next = self.guard.next().filter(|_| self.guard.rebuild().is_none());
+        match (next, self.late.front().copied()) {
+            (Some(name), None) => self.deliver_next(name),
+            (Some(name), Some(_)) if self.late_next => self.deliver_next(name),
+            (_, Some(late)) => self.deliver_late(late),
+            (None, None) => return,
+        }
+        self.late_next = !self.late_next;
     }
 
     fn deliver_next(&mut self, name: BatchName) {
@@ -280,7 +321,8 @@ impl Driver {
         let age_ns = (self.now_ns)().saturating_sub(times.published_ns);
         self.marks.delivered(Duration::from_nanos(age_ns));
         self.numbers.with(|state| state.published_ns = times.published_ns.to_string());
-        let at = At { received_ns: times.received_ns, venue_ns: times.block_ns, from: self.base };
+        let from = if name.kind == BatchKind::Snapshot { end_of(self.guard.position()) } else { self.base };
+        let at = At { received_ns: times.received_ns, venue_ns: times.block_ns, from };
         let leg = self.leg;
         self.feed(Fed::Batch(name), move |block_feed, out| {
             match name.kind {
@@ -336,7 +378,6 @@ impl Driver {
         let mark = match (fed, made) {
             (Fed::Events, _) => return,
             (Fed::Batch(name), Ok(())) => {
-                count(&self.numbers.delivered);
                 self.was_delivered(name);
                 Mark::Through(name.height)
             }
@@ -368,12 +409,15 @@ impl Driver {
 
     fn was_delivered(&mut self, name: BatchName) {
         count(&self.numbers.delivered);
-        let unhealed = self.unhealed();
-        // What a snapshot has passed is told to the store.
-        self.late.extend(self.guard.delivered(name));
+        let (unhealed, before) = (self.unhealed(), self.guard.position());
+        // What a snapshot has passed shows nothing any more.
+        drop(self.guard.delivered(name));
         let still = self.unhealed();
-        // On record once the snapshot is durable.
+        // On record once the snapshot is durable: what it made good, and what it passed.
         self.healed.extend(unhealed.into_iter().filter(|hole| !still.contains(hole)));
+        if name.kind == BatchKind::Snapshot && name.height > before {
+            self.healed.push(Hole { after: before, through: name.height });
+        }
         self.held.delivered(name);
         self.held.forget_snapshots(self.guard.position());
         connectors::halt::point("batch-delivered");
@@ -388,13 +432,24 @@ impl Driver {
     fn unusable(&mut self, name: BatchName, original: Option<Original>, error: &BatchError) {
         let reason = reason_of(error);
         tracing::error!(height = name.height, reason, "a batch cannot be delivered");
-        if let Some(mut original) = original.or_else(|| self.held.take_original(name)) {
-            original.attributes = attributes_of(&self.options.stream, name);
-            self.bury(original, 1, reason);
+        match original.or_else(|| self.held.take_original(name)) {
+            Some(original) => self.bury_logged(name, original, reason),
+            None => {
+                let (log, numbers) = (Arc::clone(&self.log), Arc::clone(&self.numbers));
+                self.tasks.spawn(async move {
+                    let original = tasks::original_of(&log, &numbers, name).await;
+                    Done::Unusable(name, original.map(Box::new), reason)
+                });
+            }
         }
         self.late.retain(|late| *late != name);
         self.guard.refused(name);
         self.held.delivered(name);
+    }
+
+    pub(super) fn bury_logged(&mut self, name: BatchName, mut original: Original, reason: String) {
+        original.attributes = attributes_of(&self.options.stream, name);
+        self.bury(original, 1, reason);
     }
 
     fn read(&mut self, name: BatchName) {
@@ -455,10 +510,18 @@ impl Driver {
                 return;
             }
         };
-        let received_ns = (self.now_ns)();
-        let at = At { received_ns, venue_ns: 0, from: self.base };
+        let at = At { received_ns: (self.now_ns)(), venue_ns: 0, from: end_of(self.guard.position()) };
+        let everything = matches!(rebuild, Rebuild::Snapshot(_));
         self.feed(Fed::Rebuild(rebuild), move |block_feed, out| {
-            rebuilt.iter().try_for_each(|rebuilt| block_feed.rebuilt(&rebuilt.book, rebuilt.place, at, out))
+            let mut named = HashSet::new();
+            for rebuilt in &rebuilt {
+                block_feed.rebuilt(&rebuilt.book, rebuilt.place, at, out)?;
+                named.extend(rebuilt.book.pairs.iter().map(|(zero, one)| symbol(zero, one).into_boxed_str()));
+            }
+            if everything {
+                block_feed.absent(&named, at, out);
+            }
+            Ok(())
         });
     }
 
@@ -484,11 +547,16 @@ impl Driver {
         let (now, now_ns) = (Instant::now(), (self.now_ns)());
         let hole = self.guard.hole();
         if self.watch.open.map(|(open, ..)| open) != hole {
-            if let Some((before, _)) = self.watch.shown() {
+            let shown = self.watch.shown();
+            if let Some((before, _)) = shown {
                 self.close(before);
             }
-            self.watch.open = hole.map(|hole| (hole, now, now_ns));
-            self.watch.lasted = false;
+            // What is left of a hole that has shown is shown since then.
+            self.watch.open = hole.map(|hole| (hole, now, shown.map_or(now_ns, |(_, since_ns)| since_ns)));
+            self.watch.lasted = hole.is_some() && shown.is_some();
+            if let Some(hole) = hole.filter(|_| self.watch.lasted) {
+                self.note(hole, GapState::Open);
+            }
         }
         if let Some((hole, since, _)) = self.watch.open
             && !self.watch.lasted
@@ -500,7 +568,9 @@ impl Driver {
             self.note(hole, GapState::Open);
         }
         let lasted = self.watch.shown().is_some();
-        let busy = self.guard.next().is_some() || !self.arrivals.is_empty() || self.decoding > 0;
+        let coming = self.guard.next().is_some() || !self.arrivals.is_empty() || self.decoding > 0;
+        // Behind a full memory or a log that is slow there may be more.
+        let busy = coming || !self.has_room() || self.held.waits_for_log();
         let gapped = lasted || self.guard.is_lossy() || (self.marks.is_gapped() && busy);
         let marks = self.marks.change(now, now_ns, busy, gapped);
         self.outbox.extend(marks);
@@ -525,18 +595,23 @@ impl Driver {
             return;
         }
         (self.polling, self.polled) = (true, Instant::now());
-        let (log, numbers) = (Arc::clone(&self.log), Arc::clone(&self.numbers));
         if self.guard.hole().is_some() {
+            let (log, numbers) = (Arc::clone(&self.log), Arc::clone(&self.numbers));
             self.tasks.spawn(async move {
                 let gaps = tasks::insist(&numbers, "read the gaps", || log.gaps()).await;
                 Done::Polled(gaps.unwrap_or_default())
             });
         } else {
-            self.tasks.spawn(async move {
-                let (letters, unreadable) = tasks::letters(&log, &numbers).await;
-                Done::Letters(letters, unreadable)
-            });
+            self.poll_letters();
         }
+    }
+
+    fn poll_letters(&mut self) {
+        let (log, numbers, known) = (Arc::clone(&self.log), Arc::clone(&self.numbers), self.letters.clone());
+        self.tasks.spawn(async move {
+            let (letters, unreadable) = tasks::letters(&log, &numbers, &known).await;
+            Done::Letters(letters, unreadable)
+        });
     }
 
     pub(super) fn polled(&mut self, gaps: &[Gap]) {
@@ -550,11 +625,7 @@ impl Driver {
                 tracing::error!(after = hole.after, through = hole.through, operator, note, "a loss was accepted");
             }
         }
-        let (log, numbers) = (Arc::clone(&self.log), Arc::clone(&self.numbers));
-        self.tasks.spawn(async move {
-            let (letters, unreadable) = tasks::letters(&log, &numbers).await;
-            Done::Letters(letters, unreadable)
-        });
+        self.poll_letters();
     }
 }
 

@@ -11,9 +11,13 @@ use super::{
 use connectors::{
     clickhouse::batch_log::{BatchLog, BatchLogError, DeadLetter, DeadState, Gap, GapState, Logged, LoggedBatch},
     neutron_dex::{Block, message},
-    pubsub::{content, header::BatchHeader},
+    pubsub::{
+        content,
+        header::{BatchHeader, hex},
+    },
 };
 use dataflow::ingest::{BATCH_BYTES_MAX, Batch, Ended, FeedSender};
+use foldhash::HashSet;
 use market::{
     Event,
     batch::{BatchId, BatchKind, BatchName, Hole, Rebuild},
@@ -186,6 +190,45 @@ pub(super) async fn note_gaps(log: &BatchLog, numbers: &BatchNumbers, changes: V
     }
 }
 
+/// The names of the log within a range, however many: 56 bytes each.
+pub(super) async fn names_within(
+    log: &BatchLog,
+    numbers: &BatchNumbers,
+    after: u64,
+    through: u64,
+) -> Result<Vec<BatchName>, BatchLogError> {
+    let mut names: Vec<BatchName> = Vec::new();
+    loop {
+        let from = names.last().map_or(after, |name| name.height);
+        let more = insist(numbers, "read the log's names", || log.names_within(from, through)).await?;
+        if more.is_empty() {
+            return Ok(names);
+        }
+        names.extend(more);
+    }
+}
+
+/// Whether a batch is among the dead letters, in any state.
+pub(super) async fn is_dead(log: &BatchLog, numbers: &BatchNumbers, name: BatchName) -> bool {
+    let id = hex(name.id);
+    let dead = insist(numbers, "read the dead letters", || log.dead(None)).await.unwrap_or_default();
+    dead.iter().any(|head| head.height == name.height && head.attributes.get("batch_id") == Some(&id))
+}
+
+/// A batch of the log as it is there, for the dead letters.
+pub(super) async fn original_of(log: &BatchLog, numbers: &BatchNumbers, name: BatchName) -> Option<Original> {
+    let found = insist(numbers, "read the log", || log.read(name.height, name.kind)).await.ok().flatten()?;
+    Some(Original {
+        attributes: std::collections::BTreeMap::new(),
+        data: vec![found.content.into()],
+        message_id: format!("log/{}", name.height).into(),
+        published_ns: found.published_ns,
+        received_ns: found.received_ns,
+        attempt: 1,
+        receipts: Vec::new(),
+    })
+}
+
 /// Rebuilds a stream: the state where it begins, then every block of the log up to the position. `late` names the blocks
 /// whose pairs need it; none for all.
 pub(super) async fn rebuild(
@@ -219,9 +262,7 @@ pub(super) async fn rebuild(
             name.height
         }
     };
-    let names = insist(numbers, "read the log's names", || log.names_above(from)).await;
-    let names = names.map_err(|_| Unreadable::Missing)?;
-    let mut names: Vec<_> = names.into_iter().filter(|name| name.height <= position).collect();
+    let mut names = names_within(log, numbers, from, position).await.map_err(|_| Unreadable::Missing)?;
     // A snapshot is the state at the end of its height.
     names.sort_by_key(|name| (name.height, name.kind == BatchKind::Snapshot));
     for name in names {
@@ -253,17 +294,23 @@ pub(super) fn feed(feed: &FeedSender, events: Vec<Event>) -> Result<(), Ended> {
     if batch.is_empty() { Ok(()) } else { feed.send(Batch { cut: 0, events: batch }) }
 }
 
-/// Dead letters that an operator wants tried again, and those that still cannot be used.
+/// Letters that are read at one time; each may have the size of a batch.
+const LETTERS_MAX: usize = 2;
+
+/// Dead letters that an operator wants tried again and that are not in work, and those that still cannot be used.
 pub(super) async fn letters(
     log: &BatchLog,
     numbers: &BatchNumbers,
+    in_work: &HashSet<Box<str>>,
 ) -> (Vec<Arrived>, Vec<(Original, BatchError)>) {
     let wanted = insist(numbers, "read the dead letters", || log.dead(Some(DeadState::Replay))).await;
     let (mut arrived, mut unreadable) = (Vec::new(), Vec::new());
-    for head in wanted.unwrap_or_default() {
+    let wanted = wanted.unwrap_or_default().into_iter().filter(|head| !in_work.contains(&head.id));
+    for head in wanted.take(LETTERS_MAX) {
         let letter = insist(numbers, "read a dead letter", || log.dead_letter(&head.id)).await;
         let Ok(Some(DeadLetter { head, payload })) = letter else { continue };
         let header = BatchHeader::parse(|name| head.attributes.get(name).map(String::as_str));
+        let header = header.map_err(BatchError::from).and_then(|header| usable(header, log.stream()));
         let original = Original {
             attributes: head.attributes,
             data: vec![payload.into()],
@@ -275,8 +322,18 @@ pub(super) async fn letters(
         };
         match header {
             Ok(header) => arrived.push(Arrived { header, original }),
-            Err(error) => unreadable.push((original, error.into())),
+            Err(error) => unreadable.push((original, error)),
         }
     }
     (arrived, unreadable)
+}
+
+fn usable(header: BatchHeader, stream: &str) -> Result<BatchHeader, BatchError> {
+    if *header.stream != *stream {
+        return Err(BatchError::Stream { found: header.stream, wanted: stream.into() });
+    }
+    if header.parts > 1 {
+        return Err(BatchError::Lone { part: header.part, parts: header.parts });
+    }
+    Ok(header)
 }

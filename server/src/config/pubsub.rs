@@ -12,6 +12,9 @@ const TEXT_BYTES_MAX: usize = 2_048;
 /// Longest name of a stream, in bytes.
 const STREAM_BYTES_MAX: usize = 64;
 
+/// What may be outstanding beside the parts of one batch.
+const BESIDE: usize = 16 << 20;
+
 /// Where batches come from, and how they are taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -28,9 +31,9 @@ pub struct PubSub {
     pub begin_after: u64,
     /// Messages that may be outstanding; 1 to 10,000.
     pub outstanding_messages: usize,
-    /// Bytes of them; 1,048,576 to 4,294,967,296.
+    /// Bytes of them; 16 MiB more than `batch_bytes` to 4,294,967,296: the parts of one batch, and others beside.
     pub outstanding_bytes: usize,
-    /// Bytes of batches in memory, unpacked; 67,108,864 to 17,179,869,184. Beyond it the subscription waits.
+    /// Bytes of batches in memory, unpacked; three times `batch_bytes` to 17,179,869,184. Beyond it the subscription waits.
     pub memory_bytes: usize,
     /// Bytes of one batch, unpacked; 1,048,576 to 67,108,864.
     pub batch_bytes: usize,
@@ -53,7 +56,7 @@ impl Default for PubSub {
             stream: "neutron-1".to_owned(),
             begin_after: 0,
             outstanding_messages: 64,
-            outstanding_bytes: 64 << 20,
+            outstanding_bytes: 128 << 20,
             memory_bytes: 256 << 20,
             batch_bytes: 64 << 20,
             attempts: 3,
@@ -86,8 +89,8 @@ impl PubSub {
         problems.unless(right, "pubsub.stream", &shown(&self.stream), &"1 to 64 bytes");
         problems.range("pubsub.begin_after", self.begin_after, 0..=market::batch::HEIGHT_MAX);
         problems.range("pubsub.outstanding_messages", self.outstanding_messages, 1..=10_000);
-        problems.range("pubsub.outstanding_bytes", self.outstanding_bytes, 1 << 20..=4 << 30);
-        problems.range("pubsub.memory_bytes", self.memory_bytes, 64 << 20..=16 << 30);
+        problems.range("pubsub.outstanding_bytes", self.outstanding_bytes, self.batch_bytes.saturating_add(BESIDE)..=4 << 30);
+        problems.range("pubsub.memory_bytes", self.memory_bytes, self.batch_bytes.saturating_mul(3)..=16 << 30);
         problems.range("pubsub.batch_bytes", self.batch_bytes, 1 << 20..=64 << 20);
         problems.range("pubsub.attempts", self.attempts, 1..=100);
         problems.range("pubsub.hole_ms", self.hole_ms, 0..=60_000);

@@ -21,8 +21,8 @@ use dataflow::ingest::FeedSender;
 use market::{Body, Event};
 use std::{sync::Arc, time::Duration};
 
-/// Parts that wait for others may take half of what may be outstanding: the other half lets those come.
-const PARTS_SHARE: usize = 2;
+/// Parts of a whole batch fit, with what is counted beside their data.
+const PARTS_BESIDE: usize = 1 << 20;
 
 /// What the stream begins with.
 pub(super) struct BatchBegin {
@@ -91,7 +91,7 @@ fn options(config: &Config) -> BatchOptions {
         behind: Duration::from_millis(settings.behind_ms),
         memory_bytes: settings.memory_bytes,
         content_bytes_max: settings.batch_bytes,
-        parts_bytes: settings.outstanding_bytes / PARTS_SHARE,
+        parts_bytes: settings.batch_bytes.saturating_add(PARTS_BESIDE),
         outstanding: Outstanding { messages: settings.outstanding_messages, bytes: settings.outstanding_bytes },
     }
 }
