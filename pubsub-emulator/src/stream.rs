@@ -60,7 +60,7 @@ impl Drop for Pulling {
 
 impl Pulling {
     /// Opens what the first request asks for.
-    pub(crate) fn open(shared: &Arc<Shared>, first: StreamingPullRequest) -> Result<Self, Refusal> {
+    pub(crate) fn open(shared: &Arc<Shared>, first: &StreamingPullRequest) -> Result<Self, Refusal> {
         let lease = stream_lease(first.stream_ack_deadline_seconds)?;
         let limit = |limit: i64| u64::try_from(limit).ok().filter(|&limit| limit > 0);
         let (number, changed) = shared.open_stream(&first.subscription)?;
@@ -73,7 +73,7 @@ impl Pulling {
         };
         let name = first.subscription.clone();
         let mut pulling = Self { shared: Arc::clone(shared), name, number, changed, want, silenced: false };
-        pulling.acknowledge(&first)?;
+        pulling.acknowledge(first)?;
         Ok(pulling)
     }
 
