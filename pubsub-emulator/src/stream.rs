@@ -1,4 +1,4 @@
-//! One `StreamingPull`: what its terminal end asks for and acknowledges, and what it is sent.
+//! One `StreamingPull`: what its reader asks for and acknowledges, and what it is sent.
 //!
 //! Messages are leased only when the stream can take an answer, so a reader that stands still holds one answer and no
 //! more. Requests after the first one may acknowledge, move deadlines, change the time of new leases, or be empty: a sign
