@@ -156,7 +156,7 @@ impl Subscriber for Services {
         self.0.admit(Method::StreamingPull)?;
         let mut requests = request.into_inner();
         let first = requests.message().await?.ok_or(Refusal::Unreadable { field: "subscription" })?;
-        let pulling = Pulling::open(&self.0, first)?;
+        let pulling = Pulling::open(&self.0, &first)?;
         let (answers, stream) = mpsc::channel(ANSWERS_MAX);
         tokio::spawn(pulling.run(requests, answers));
         Ok(Response::new(ReceiverStream::new(stream)))

@@ -96,7 +96,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// A backlog of 1 GiB: ten minutes of the largest batches, on the smallest machine that tests run on.
+    /// A backlog of 1 GiB: a hundred messages of the greatest size, and what a machine that runs tests can spare.
     #[must_use]
     pub const fn new(address: SocketAddr) -> Self {
         Self { address, backlog_bytes_max: 1 << 30 }

@@ -31,7 +31,7 @@ pub(crate) type Commands = SyncSender<Command>;
 
 /// Commands that wait; each sender but the one of outages waits for its answer.
 pub(crate) const COMMANDS_MAX: usize = 16;
-/// Threads of a runtime; terminals of tests are on the same machine.
+/// Threads of a runtime: what it serves is on the same machine and wants the other cores.
 const WORKERS: usize = 2;
 /// A request that is longer is cut off by tonic with OUT_OF_RANGE; below it gets the service's own answer.
 const REQUEST_BYTES_MAX: usize = 64 << 20;

@@ -81,8 +81,8 @@ impl Place {
     }
 }
 
-fn text(data: impl ToString) -> Message {
-    Message::new().set_data(data.to_string())
+fn text(data: &str) -> Message {
+    Message::new().set_data(data.to_owned())
 }
 
 fn text_of(message: &Message) -> String {
@@ -192,7 +192,7 @@ pub(crate) async fn a_retry_policy_doubles_the_pause(endpoint: &str) {
 
 pub(crate) async fn a_key_keeps_its_order(endpoint: &str) {
     let place = Place::with(endpoint, Subscription::new().set_enable_message_ordering(true)).await;
-    let messages = (0..60).map(|number| text(number).set_ordering_key(format!("key-{}", number % 3)));
+    let messages = (0..60).map(|number| text(&number.to_string()).set_ordering_key(format!("key-{}", number % 3)));
     place.publish(messages).await;
     let mut stream = place.stream().await;
     let mut seen: BTreeMap<String, Vec<u32>> = BTreeMap::new();
@@ -208,7 +208,7 @@ pub(crate) async fn a_key_keeps_its_order(endpoint: &str) {
 
 pub(crate) async fn after_a_nack_a_key_goes_on_from_there(endpoint: &str) {
     let place = Place::with(endpoint, Subscription::new().set_enable_message_ordering(true)).await;
-    place.publish((0..8).map(|number| text(number).set_ordering_key("key"))).await;
+    place.publish((0..8).map(|number| text(&number.to_string()).set_ordering_key("key"))).await;
     let mut stream = place.stream().await;
     // The later ones are given back too: their acks would overtake the nack, which the library sends some time later.
     let mut kept = Vec::new();
@@ -259,7 +259,7 @@ pub(crate) async fn a_dropped_stream_leaves_messages_to_the_next(endpoint: &str)
     let mut stream = place.stream().await;
     assert!(is_quiet(&mut stream, QUIET).await);
     let start = Instant::now();
-    place.publish((0..20).map(text)).await;
+    place.publish((0..20).map(|number| text(&number.to_string()))).await;
     for _ in 0..20 {
         next(&mut stream).await.1.ack();
     }
