@@ -113,7 +113,8 @@ pub(crate) async fn arm(State(control): State<Control>, Path(fault): Path<String
     match armed(&control, &fault, &body) {
         Ok(()) => answered(StatusCode::OK, &json!({})),
         Err(error) => {
-            let status = if matches!(error, NotArmed::Unknown) { StatusCode::NOT_FOUND } else { StatusCode::BAD_REQUEST };
+            let status =
+                if matches!(error, NotArmed::Unknown) { StatusCode::NOT_FOUND } else { StatusCode::BAD_REQUEST };
             answered(status, &json!({"error": error.to_string()}))
         }
     }

@@ -5,6 +5,11 @@
 use crate::{faults::Method, topic};
 use std::{io, net::SocketAddr};
 use tonic::{Code, Status};
+use tonic_types::{ErrorInfo, StatusExt};
+
+/// What the service says of an ack id whose lease has ended; the libraries look for its beginning.
+const STALE: &str = "PERMANENT_FAILURE_INVALID_ACK_ID";
+const DOMAIN: &str = "pubsub.googleapis.com";
 
 /// Why an [`Emulator`](crate::Emulator) does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -21,9 +26,25 @@ pub enum EmulatorError {
     /// No thread or runtime for it.
     #[error("cannot start the emulator's threads")]
     Threads(#[source] io::Error),
+    /// A topic or subscription cannot be made.
+    #[error(transparent)]
+    Refused(#[from] Refused),
     /// Its own thread has ended, which only a broken invariant does.
     #[error("the emulator's thread has ended")]
     Gone,
+}
+
+/// Why a call was refused, as the protocol would tell it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(transparent)]
+pub struct Refused(#[from] Refusal);
+
+impl Refused {
+    /// The protocol's status.
+    #[must_use]
+    pub const fn code(&self) -> Code {
+        self.0.code()
+    }
 }
 
 /// Why a call was refused.
@@ -57,8 +78,8 @@ pub(crate) enum Refusal {
     Full { held: u64, max: u64 },
     #[error("The emulator has {max} {what}, as many as it takes.")]
     NoMore { what: &'static str, max: usize },
-    #[error("{count} ack ids are not, or no longer, of a lease.")]
-    Stale { count: usize },
+    #[error("Some ack ids are not, or no longer, of a lease.")]
+    Stale { ack_ids: Vec<String> },
     #[error("Stream reset by an injected fault.")]
     Reset,
     #[error("Injected into {method}.")]
@@ -94,7 +115,15 @@ impl Refusal {
 
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
-        Self::new(refusal.code(), refusal.to_string())
+        let (code, text) = (refusal.code(), refusal.to_string());
+        match refusal {
+            Refusal::Stale { ack_ids } => {
+                let metadata = ack_ids.into_iter().map(|ack_id| (ack_id, STALE.to_owned())).collect();
+                let info = ErrorInfo { reason: STALE.to_owned(), domain: DOMAIN.to_owned(), metadata };
+                Self::with_error_details_vec(code, text, [info.into()])
+            }
+            _ => Self::new(code, text),
+        }
     }
 }
 

@@ -5,6 +5,7 @@
     missing_docs,
     unreachable_pub,
     clippy::all,
+    clippy::pedantic,
     clippy::disallowed_types,
     clippy::allow_attributes_without_reason,
     reason = "generated"

@@ -110,14 +110,14 @@ impl Subscriber for Services {
         let request = request.into_inner();
         let from_now = extension(request.ack_deadline_seconds)?;
         let stale = self.0.modify(&request.subscription, &request.ack_ids, from_now)?;
-        self.confirm(&request.subscription, &stale)
+        self.confirm(&request.subscription, stale)
     }
 
     async fn acknowledge(&self, request: Request<pb::AcknowledgeRequest>) -> Answer<()> {
         self.0.admit(Method::Acknowledge)?;
         let request = request.into_inner();
         let stale = self.0.acknowledge(&request.subscription, &request.ack_ids)?;
-        self.confirm(&request.subscription, &stale)
+        self.confirm(&request.subscription, stale)
     }
 
     async fn pull(&self, request: Request<pb::PullRequest>) -> Answer<pb::PullResponse> {
@@ -156,7 +156,7 @@ impl Subscriber for Services {
         self.0.admit(Method::StreamingPull)?;
         let mut requests = request.into_inner();
         let first = requests.message().await?.ok_or(Refusal::Unreadable { field: "subscription" })?;
-        let pulling = Pulling::open(&self.0, first)?;
+        let pulling = Pulling::open(&self.0, &first)?;
         let (answers, stream) = mpsc::channel(ANSWERS_MAX);
         tokio::spawn(pulling.run(requests, answers));
         Ok(Response::new(ReceiverStream::new(stream)))
@@ -165,11 +165,11 @@ impl Subscriber for Services {
 
 impl Services {
     /// Where a subscription is exactly-once, a stale ack id is an error, so that the reader knows that its ack failed.
-    fn confirm(&self, name: &str, stale: &[String]) -> Answer<()> {
+    fn confirm(&self, name: &str, stale: Vec<String>) -> Answer<()> {
         let state = self.0.lock();
         let exact = state.subscriptions.get(name).is_some_and(|found| found.config.enable_exactly_once_delivery);
         if exact && !stale.is_empty() {
-            return Err(Refusal::Stale { count: stale.len() }.into());
+            return Err(Refusal::Stale { ack_ids: stale }.into());
         }
         Ok(Response::new(()))
     }

@@ -68,11 +68,12 @@ mod supervisor;
 mod terms;
 mod topic;
 
-pub use error::EmulatorError;
+pub use error::{EmulatorError, Refused};
 pub use faults::{FaultCounts, Method, UnknownMethod};
 pub use state::Deliveries;
 pub use tonic::Code;
 
+use googleapis_tonic_google_pubsub_v1::google::pubsub::v1 as pb;
 use state::Shared;
 use std::{
     net::SocketAddr,
@@ -95,7 +96,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// A backlog of 1 GiB: ten minutes of the largest batches, on the smallest machine that tests run on.
+    /// A backlog of 1 GiB: a hundred messages of the greatest size, and what a machine that runs tests can spare.
     #[must_use]
     pub const fn new(address: SocketAddr) -> Self {
         Self { address, backlog_bytes_max: 1 << 30 }
@@ -132,6 +133,7 @@ impl Emulator {
             address: options.address,
             commands: commands.clone(),
             serving: None,
+            served: false,
         };
         let thread = thread::Builder::new().name("pubsub-supervisor".to_owned());
         let thread = thread.spawn(move || supervisor.run(&received)).map_err(EmulatorError::Threads)?;
@@ -172,8 +174,27 @@ impl Emulator {
     /// # Errors
     /// The address cannot be listened on any more, or the emulator's thread has ended.
     pub fn restart(&self) -> Result<(), EmulatorError> {
-        self.ask(Command::Restart)??;
-        self.shared.lock().faults.counts.restarts += 1;
+        self.ask(Command::Restart)?.map(|_| ())
+    }
+
+    /// Makes a topic by its whole name, `projects/PROJECT/topics/NAME`.
+    ///
+    /// # Errors
+    /// The name is not one, or the topic is there already.
+    pub fn create_topic(&self, name: &str) -> Result<(), EmulatorError> {
+        let topic = pb::Topic { name: name.to_owned(), ..pb::Topic::default() };
+        self.shared.create_topic(topic).map_err(Refused::from)?;
+        Ok(())
+    }
+
+    /// Makes a subscription by its whole name, `projects/PROJECT/subscriptions/NAME`, with leases of 10 s and no policies.
+    ///
+    /// # Errors
+    /// The name is not one, the topic is not there, or the subscription is.
+    pub fn create_subscription(&self, name: &str, topic: &str) -> Result<(), EmulatorError> {
+        let subscription =
+            pb::Subscription { name: name.to_owned(), topic: topic.to_owned(), ..pb::Subscription::default() };
+        self.shared.create_subscription(subscription).map_err(Refused::from)?;
         Ok(())
     }
 

@@ -239,7 +239,8 @@ mod tests {
         let text = r#"{"topic":"projects/p/topics/t","ackDeadlineSeconds":60,"enableMessageOrdering":true,
             "deadLetterPolicy":{"deadLetterTopic":"projects/p/topics/d","maxDeliveryAttempts":7},
             "retryPolicy":{"minimumBackoff":"0.250s","maximumBackoff":"600s"},"unknown":1}"#;
-        let config = read::<SubscriptionJson>(text.as_bytes()).unwrap().config("projects/p/subscriptions/s".into()).unwrap();
+        let config =
+            read::<SubscriptionJson>(text.as_bytes()).unwrap().config("projects/p/subscriptions/s".into()).unwrap();
         let policy = config.retry_policy.unwrap();
         assert_eq!(policy.minimum_backoff, Some(prost_types::Duration { seconds: 0, nanos: 250_000_000 }));
         let shown = subscription_json(&config);

@@ -1,7 +1,7 @@
 //! Topics, subscriptions and armed faults behind one lock, and every call on them that is more than a lookup.
 //!
 //! Memory is bounded: the messages that somebody has not acknowledged may take `backlog_bytes_max` together; a publish
-//! beyond is refused with RESOURCE_EXHAUSTED, which terminals of the protocol try again. Acknowledged messages are freed.
+//! beyond is refused with RESOURCE_EXHAUSTED, which the official libraries try again. Acknowledged messages are freed.
 //!
 //! Never: an await under the lock.
 

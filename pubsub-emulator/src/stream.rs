@@ -1,4 +1,4 @@
-//! One `StreamingPull`: what its terminal end asks for and acknowledges, and what it is sent.
+//! One `StreamingPull`: what its reader asks for and acknowledges, and what it is sent.
 //!
 //! Messages are leased only when the stream can take an answer, so a reader that stands still holds one answer and no
 //! more. Requests after the first one may acknowledge, move deadlines, change the time of new leases, or be empty: a sign
@@ -60,7 +60,7 @@ impl Drop for Pulling {
 
 impl Pulling {
     /// Opens what the first request asks for.
-    pub(crate) fn open(shared: &Arc<Shared>, first: StreamingPullRequest) -> Result<Self, Refusal> {
+    pub(crate) fn open(shared: &Arc<Shared>, first: &StreamingPullRequest) -> Result<Self, Refusal> {
         let lease = stream_lease(first.stream_ack_deadline_seconds)?;
         let limit = |limit: i64| u64::try_from(limit).ok().filter(|&limit| limit > 0);
         let (number, changed) = shared.open_stream(&first.subscription)?;
@@ -73,7 +73,7 @@ impl Pulling {
         };
         let name = first.subscription.clone();
         let mut pulling = Self { shared: Arc::clone(shared), name, number, changed, want, silenced: false };
-        pulling.acknowledge(&first)?;
+        pulling.acknowledge(first)?;
         Ok(pulling)
     }
 

@@ -369,3 +369,5 @@ impl Backlog {
     }
 }
 
+#[cfg(test)]
+mod tests;

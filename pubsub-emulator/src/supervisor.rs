@@ -31,7 +31,7 @@ pub(crate) type Commands = SyncSender<Command>;
 
 /// Commands that wait; each sender but the one of outages waits for its answer.
 pub(crate) const COMMANDS_MAX: usize = 16;
-/// Threads of a runtime; terminals of tests are on the same machine.
+/// Threads of a runtime: what it serves is on the same machine and wants the other cores.
 const WORKERS: usize = 2;
 /// A request that is longer is cut off by tonic with OUT_OF_RANGE; below it gets the service's own answer.
 const REQUEST_BYTES_MAX: usize = 64 << 20;
@@ -64,6 +64,8 @@ pub(crate) struct Supervisor {
     pub(crate) address: SocketAddr,
     pub(crate) commands: Commands,
     pub(crate) serving: Option<Runtime>,
+    /// Whether it has served before, so that the start is no restart.
+    pub(crate) served: bool,
 }
 
 impl Supervisor {
@@ -136,6 +138,8 @@ impl Supervisor {
         runtime.spawn(serve(Arc::clone(&self.shared), self.commands.clone(), incoming));
         runtime.spawn(tick(Arc::clone(&self.shared)));
         self.serving = Some(runtime);
+        self.shared.lock().faults.counts.restarts += u64::from(self.served);
+        self.served = true;
         self.address = address;
         Ok(address)
     }

@@ -168,7 +168,9 @@ mod tests {
     #[test]
     fn names_have_four_parts() {
         assert_eq!(check_name("projects/p/topics/t", "topics"), Ok(()));
-        for wrong in ["projects/p/topics/", "projects/p/subscriptions/t", "t", "projects//topics/t", "projects/p/topics/t/u"] {
+        for wrong in
+            ["projects/p/topics/", "projects/p/subscriptions/t", "t", "projects//topics/t", "projects/p/topics/t/u"]
+        {
             assert!(check_name(wrong, "topics").is_err(), "{wrong}");
         }
     }

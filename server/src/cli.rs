@@ -4,6 +4,7 @@
 
 mod engine;
 mod publish;
+mod pubsub_emulator;
 mod replay;
 mod run;
 mod settings;
@@ -61,6 +62,8 @@ enum Command {
     /// Play the venues: serve a simulated market or captures over WebSocket and HTTP in the venues' own protocols, with
     /// faults on demand.
     VenueSim(venue_sim::VenueSimArgs),
+    /// Play Pub/Sub: the service's protocol in memory, for tests and demonstrations, with faults on demand.
+    PubsubEmulator(pubsub_emulator::PubsubEmulatorArgs),
     /// Print or check the configuration.
     Config(settings::ConfigArgs),
     /// Print a completion script for a shell.
@@ -113,6 +116,7 @@ pub fn main() -> ExitCode {
         Command::Watch(args) => watch::watch(&args),
         Command::Sql(args) => sql::sql(&args),
         Command::VenueSim(args) => venue_sim::venue_sim(args),
+        Command::PubsubEmulator(args) => pubsub_emulator::pubsub_emulator(&args),
         Command::Config(args) => settings::config(args),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "sprag", &mut io::stdout());

@@ -10,16 +10,36 @@ use anyhow::{Result, ensure};
 use std::collections::BTreeSet;
 
 /// Crates of the workspace, each with those that it may depend on, for tests and builds too.
-const ARROWS: [(&str, &[&str]); 8] = [
+const ARROWS: [(&str, &[&str]); 9] = [
     ("sprag-market", &[]),
     ("sprag-wire", &["sprag-market"]),
     ("sprag-dataflow", &["sprag-market"]),
-    ("sprag-connectors", &["sprag-market"]),
+    // The emulator stands in for a service, so it knows nothing of ours.
+    ("sprag-pubsub-emulator", &[]),
+    ("sprag-connectors", &["sprag-market", "sprag-pubsub-emulator"]),
     ("sprag-receiver", &["sprag-market", "sprag-wire"]),
-    ("sprag-server", &["sprag-market", "sprag-wire", "sprag-receiver", "sprag-dataflow", "sprag-connectors"]),
+    (
+        "sprag-server",
+        &[
+            "sprag-market",
+            "sprag-wire",
+            "sprag-receiver",
+            "sprag-dataflow",
+            "sprag-connectors",
+            "sprag-pubsub-emulator",
+        ],
+    ),
     (
         "sprag-tests",
-        &["sprag-market", "sprag-wire", "sprag-receiver", "sprag-dataflow", "sprag-connectors", "sprag-server"],
+        &[
+            "sprag-market",
+            "sprag-wire",
+            "sprag-receiver",
+            "sprag-dataflow",
+            "sprag-connectors",
+            "sprag-server",
+            "sprag-pubsub-emulator",
+        ],
     ),
     ("xtask", &[]),
 ];
