@@ -5,7 +5,10 @@
 mod dex_sim;
 mod dlq;
 mod engine;
+<<<<<<< HEAD
 mod gaps;
+=======
+>>>>>>> pubsub
 mod publish;
 mod pubsub_emulator;
 mod replay;

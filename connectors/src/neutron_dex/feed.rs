@@ -127,8 +127,12 @@ impl BlockFeed {
     /// [`Undecodable`] as above.
     pub fn late(&mut self, block: &Block, at: At, out: &mut Vec<Event>) -> Result<(), Undecodable> {
         let introduced = self.introduced(block, at)?;
-        let new: Vec<_> =
-            block.ticks.iter().filter(|tick| self.tranches.number(&tick.tranche).is_none()).map(|tick| &*tick.tranche).collect();
+        let new: Vec<_> = block
+            .ticks
+            .iter()
+            .filter(|tick| self.tranches.number(&tick.tranche).is_none())
+            .map(|tick| &*tick.tranche)
+            .collect();
         let changes = self.changes(block)?;
         let symbols = self.admit(introduced, at, out);
         for ((_, known), Changes { ticks: changes, places }) in symbols.into_iter().zip(changes) {
