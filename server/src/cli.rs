@@ -5,10 +5,7 @@
 mod dex_sim;
 mod dlq;
 mod engine;
-<<<<<<< HEAD
 mod gaps;
-=======
->>>>>>> pubsub
 mod publish;
 mod pubsub_emulator;
 mod replay;
