@@ -2,6 +2,8 @@
 //!
 //! Never: an answer that is only looked at by its exit code.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use connectors::clickhouse::{
     BatchLog, InProcess, StoreAddress,
     batch_log::{DeadHead, DeadLetter, DeadState, GapState, LoggedBatch, dead_letter_id},

@@ -148,7 +148,7 @@ async fn a_letters_state_changes_and_its_bytes_stay() {
     assert_eq!(found, DeadLetter { head, payload: one.payload.clone() });
     let wanted = log.dead(Some(DeadState::Replay)).await.unwrap();
     assert_eq!(wanted.iter().map(|head| &head.id).collect::<Vec<_>>(), [id]);
-    assert_eq!(log.dead(Some(DeadState::Dead)).await.unwrap(), [other.head.clone()]);
+    assert_eq!(log.dead(Some(DeadState::Dead)).await.unwrap(), std::slice::from_ref(&other.head));
     let now_ns = RECEIVED_NS + 50;
     assert!(log.set_dead_state(id, DeadState::Replayed, Some("it's \\ taken"), Some(9), now_ns).await.unwrap());
     execute(&address, "OPTIMIZE TABLE dead_letters FINAL").await;

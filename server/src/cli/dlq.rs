@@ -290,12 +290,9 @@ mod tests {
         let letter = DeadLetter { head: head(), payload: b"{\"height\":\"7\"\n\xff}".to_vec() };
         let text = as_text(&letter, 1_700_000_061_000_000_000);
         assert!(text.starts_with("id "), "{text}");
-        for line in [
-            "state         dead for 1 min 1 s",
-            "reason        digest\\u{1b}[31m",
-            "published     -",
-            "  kind        block",
-        ] {
+        for line in
+            ["state       dead for 1 min 1 s", "reason      digest\\u{1b}[31m", "published   -", "  kind      block"]
+        {
             assert!(text.lines().any(|found| found == line), "{line}: {text}");
         }
         assert!(

@@ -92,7 +92,7 @@ mod tests {
         let rows = [["é\u{1b}[2J".to_owned(), "x".to_owned()], ["b".to_owned(), "two\nlines".to_owned()]];
         let text = table(["A", "NAME"], &rows);
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines, ["A            NAME", "é\\u{1b}[2J  x", "b            two\\nlines"]);
+        assert_eq!(lines, ["A           NAME", "é\\u{1b}[2J  x", "b           two\\nlines"]);
     }
 
     #[test]
