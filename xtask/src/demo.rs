@@ -83,7 +83,8 @@ fn batches(workspace: &Workspace, program: &Path, rest: &[OsString]) -> Result<(
     let host = listening(&mut emulator.0)?;
     println!("  PUBSUB_EMULATOR_HOST={host}");
     let mut run = command(&["run", "--subscription", SUBSCRIPTION, "--topic", TOPIC, "--data-dir", "data/pubsub"]);
-    let mut server = Beside(run.args(rest).env("PUBSUB_EMULATOR_HOST", &host).spawn().context("the server cannot be started")?);
+    let mut server =
+        Beside(run.args(rest).env("PUBSUB_EMULATOR_HOST", &host).spawn().context("the server cannot be started")?);
     let mut exchange = command(&["dex-sim", "--create", "--topic", TOPIC, "--subscription", SUBSCRIPTION]);
     let exchange = exchange.env("PUBSUB_EMULATOR_HOST", &host).stdout(Stdio::null()).spawn();
     let _exchange = Beside(exchange.context("the exchange cannot be started")?);
