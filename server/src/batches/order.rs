@@ -17,7 +17,7 @@ use connectors::{
         Block,
         feed::{At, BlockFeed},
     },
-    pubsub::header::{BatchHeader, Encoding},
+    pubsub::header::{BatchHeader, Encoding, check_stream},
 };
 use dataflow::ingest::FeedSender;
 use market::{
@@ -209,7 +209,10 @@ impl Driver {
 
     fn bury(&mut self, original: Original, attempts: u32, reason: String) {
         let Original { attributes, data, message_id, published_ns, received_ns, receipts, .. } = original;
-        let (venue, stream, payload) = (self.log.venue(), self.log.stream(), data.concat());
+        let (venue, payload) = (self.log.venue(), data.concat());
+        // Filed where it says that it belongs: whoever takes that stream can try it again.
+        let named = attributes.get("stream").filter(|name| check_stream(name).is_ok()).cloned();
+        let stream: &str = named.as_deref().unwrap_or(self.log.stream());
         let head = DeadHead {
             id: dead_letter_id(venue, stream, &attributes, &payload),
             venue: venue.name().into(),

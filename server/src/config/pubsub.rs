@@ -42,6 +42,9 @@ pub struct PubSub {
     pub behind_ms: u64,
     /// Milliseconds without any message after which the subscription is made anew; 1,000 to 3,600,000.
     pub silent_ms: u64,
+    /// Seconds that a message is leased for at a time; 10 to 600. What a process had in hand when it was killed comes again
+    /// after so long.
+    pub lease_seconds: u64,
 }
 
 impl Default for PubSub {
@@ -60,6 +63,7 @@ impl Default for PubSub {
             hole_ms: 250,
             behind_ms: 5_000,
             silent_ms: 60_000,
+            lease_seconds: 20,
         }
     }
 }
@@ -93,6 +97,7 @@ impl PubSub {
         problems.range("pubsub.hole_ms", self.hole_ms, 0..=60_000);
         problems.range("pubsub.behind_ms", self.behind_ms, 100..=3_600_000);
         problems.range("pubsub.silent_ms", self.silent_ms, 1_000..=3_600_000);
+        problems.range("pubsub.lease_seconds", self.lease_seconds, 10..=600);
         let limit = "true where batches are taken: their log is there";
         problems.unless(store || !self.is_wanted(), "store.enabled", &"false", &limit);
     }
