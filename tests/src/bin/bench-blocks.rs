@@ -4,7 +4,7 @@
 
 use anyhow::{Context, Result};
 use connectors::neutron_dex::{
-    generator::{Dialect, DexGenerator, DexOptions},
+    generator::{DexGenerator, DexOptions, Dialect},
     message::decode_block,
 };
 use mimalloc::MiMalloc;

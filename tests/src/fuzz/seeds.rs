@@ -8,7 +8,7 @@ use crate::corpus;
 use anyhow::Result;
 use connectors::{
     capture::MergedCaptures,
-    neutron_dex::generator::{Dialect, DexGenerator, DexOptions},
+    neutron_dex::generator::{DexGenerator, DexOptions, Dialect},
     raw::{RawKind, RawPayload},
 };
 use market::Venue;

@@ -147,7 +147,10 @@ fn attributes(event: &Value) -> Result<BTreeMap<String, String>> {
     let texts = listed.iter().filter_map(|at| at["key"].as_str().zip(at["value"].as_str()));
     let texts: Vec<(&str, &str)> = texts.collect();
     let coded = texts.iter().any(|(key, _)| decoded(key).is_ok_and(|name| name == "TokenZero"));
-    texts.into_iter().map(|(key, value)| Ok(if coded { (decoded(key)?, decoded(value)?) } else { (key.into(), value.into()) })).collect()
+    texts
+        .into_iter()
+        .map(|(key, value)| Ok(if coded { (decoded(key)?, decoded(value)?) } else { (key.into(), value.into()) }))
+        .collect()
 }
 
 /// A capture of block results.

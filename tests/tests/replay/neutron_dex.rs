@@ -12,7 +12,7 @@ use connectors::{
     neutron_dex::{
         Block,
         feed::{At, BlockFeed},
-        generator::{Dialect, DexGenerator, DexOptions, GeneratedBatch, LiveTick},
+        generator::{DexGenerator, DexOptions, Dialect, GeneratedBatch, LiveTick},
         message::{decode_block, decode_snapshot},
     },
     raw::{RawFrame, RawKind, RawPayload},
@@ -49,7 +49,11 @@ impl Ticks {
         let book = self.0.entry(symbol).or_default();
         for change in changes {
             let key = (change.side, change.key);
-            if change.reserves.is_zero() { book.remove(&key) } else { book.insert(key, change.reserves) };
+            if change.reserves.is_zero() {
+                book.remove(&key)
+            } else {
+                book.insert(key, change.reserves)
+            };
         }
     }
 
@@ -362,7 +366,11 @@ fn blocks_that_come_again_or_late_in_a_capture_change_nothing() {
     let (mut batches, _) = chain(Dialect::Comet038, 6, 60);
     let (clean, _) = run(captured(&batches).path(), &options(Venue::NeutronDex, 1));
     // Each third block comes once more, two blocks later.
-    let again: Vec<_> = batches.windows(3).step_by(3).map(|run| GeneratedBatch { block_time_ns: run[2].block_time_ns, ..run[0].clone() }).collect();
+    let again: Vec<_> = batches
+        .windows(3)
+        .step_by(3)
+        .map(|run| GeneratedBatch { block_time_ns: run[2].block_time_ns, ..run[0].clone() })
+        .collect();
     let repeated = u64::try_from(again.len()).unwrap();
     batches.extend(again);
     let (lines, summary) = run(captured(&batches).path(), &options(Venue::NeutronDex, 1));

@@ -5,7 +5,7 @@
 use crate::books::{Book, canonical};
 use connectors::neutron_dex::{
     feed::SCALE,
-    generator::{Dialect, DexGenerator, DexOptions, GeneratedBatch, LiveTick},
+    generator::{DexGenerator, DexOptions, Dialect, GeneratedBatch, LiveTick},
 };
 use market::U256;
 use std::{collections::BTreeMap, sync::Arc};
@@ -35,9 +35,10 @@ impl Truth {
         (right != *shown).then(|| {
             let [bids, asks] = [0, 1].map(|side| (right[side].len(), shown[side].len()));
             let differs = |side: usize| {
-                shown[side].iter().find(|level| !right[side].contains(level)).or_else(|| {
-                    right[side].iter().find(|level| !shown[side].contains(level))
-                })
+                shown[side]
+                    .iter()
+                    .find(|level| !right[side].contains(level))
+                    .or_else(|| right[side].iter().find(|level| !shown[side].contains(level)))
             };
             let (bid, ask) = (differs(0), differs(1));
             format!("{instrument} is wrong at height {height}: bids {bids:?} {bid:?}, asks {asks:?} {ask:?}")

@@ -16,9 +16,7 @@ use crate::{
 };
 use anyhow::{Context, Result, ensure};
 use connectors::{
-    clickhouse::batch_log::dead_letter_id,
-    neutron_dex::generator::GeneratedBatch,
-    pubsub::header::Encoding,
+    clickhouse::batch_log::dead_letter_id, neutron_dex::generator::GeneratedBatch, pubsub::header::Encoding,
 };
 use market::{FeedState, Venue};
 use serde_json::Value;
@@ -131,7 +129,8 @@ fn kill_all(stage: &Stage, chain: &Chain, seed: &mut Seed, data_dir: &Path, port
     for (at, moment) in moments.into_iter().enumerate() {
         let (from, through) = (at.saturating_sub(AGAIN) * WINDOW, (at + 1) * WINDOW);
         stage.publish(seed.shuffled(chain.batches[from..through].iter().collect()))?;
-        let poison = if at == STARTS - 1 { std::mem::take(&mut poisoned) } else { poisoned.pop().into_iter().collect() };
+        let poison =
+            if at == STARTS - 1 { std::mem::take(&mut poisoned) } else { poisoned.pop().into_iter().collect() };
         poison.iter().try_for_each(|(attributes, data)| stage.message(attributes, data))?;
         stage.emulator.shuffle((at % 2 == 1).then_some(u64::try_from(at)?));
         match at % 4 {
@@ -214,7 +213,7 @@ fn a_subscriber_killed_at_seeded_moments_ends_like_one_that_was_not() -> Result<
     server.await_metric(&super::stage::state("cursor"), chain.height(BLOCKS - 1))?;
 
     let right = chain.after(BLOCKS - 1);
-    stage.shown(&watchers, &right, FeedState::Live)?;
+    stage.shown_hearing(&watchers, &right, FeedState::Live, &chain.batches[BLOCKS - 1])?;
     told(&server, &right)?;
     told(&clean_server, &right)?;
     kept(data.path(), &right)?;

@@ -7,7 +7,7 @@ use super::{
     stage::{Stage, header, kept, number, state, told},
     watchers::Watchers,
 };
-use anyhow::Result;
+use anyhow::{Context, Result};
 use connectors::{
     neutron_dex::generator::{DexOptions, GeneratedBatch},
     pubsub::{content, header::Encoding},
@@ -36,7 +36,7 @@ fn batches_of_4_10_and_25_megabytes_come_through_whole() -> Result<()> {
     stage.publish(&chain.batches[2..])?;
     stage.shown(&watchers, &chain.after(2), FeedState::Live)?;
     told(&server, &chain.after(2))?;
-    server.await_metric(&state("cursor"), chain.height(2))?;
+    server.await_metric(&state("cursor"), chain.height(2)).with_context(|| server.log())?;
     kept(data.path(), &chain.after(2))?;
     assert_eq!(number(data.path(), "SELECT parts FROM raw_events WHERE length(payload) = 10000000")?, 2);
     stage.drained()?;

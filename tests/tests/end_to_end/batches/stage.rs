@@ -151,10 +151,27 @@ impl Stage {
             .with_context(|| format!("{:?}", self.emulator.backlog(SUBSCRIPTION)))
     }
 
+    /// The same of a stream on which nothing new is published: what is silent is STALE, so one batch comes again and again.
+    pub(super) fn shown_hearing(
+        &self,
+        watchers: &Watchers,
+        books: &Ladders,
+        state: FeedState,
+        again: &GeneratedBatch,
+    ) -> Result<()> {
+        let shown = process::until(&format!("the books {state:?}"), || {
+            self.publish([again])?;
+            std::thread::sleep(process::POLL_EVERY);
+            Ok(watchers.all_show(books, state).then_some(()))
+        });
+        shown.with_context(|| watchers.told())
+    }
+
     /// Waits until all receivers show these books, in that state.
     pub(super) fn shown(&self, watchers: &Watchers, books: &Ladders, state: FeedState) -> Result<()> {
         ensure!(!books.is_empty(), "no books");
-        let shown = process::until(&format!("the books {state:?}"), || Ok(watchers.all_show(books, state).then_some(())));
+        let shown =
+            process::until(&format!("the books {state:?}"), || Ok(watchers.all_show(books, state).then_some(())));
         shown.with_context(|| watchers.told())
     }
 }
@@ -202,7 +219,23 @@ pub(super) fn kept(data_dir: &Path, books: &Ladders) -> Result<()> {
     let mut right: BTreeMap<_, [Vec<_>; 2]> =
         books.iter().map(|(name, ticks)| (name.clone(), ticks.each_ref().map(side))).collect();
     right.retain(|_, sides| sides.iter().any(|side| !side.is_empty()));
-    process::until("the books in the store", || Ok((stored(data_dir)? == right).then_some(())))
+    process::until("the books in the store", || Ok((stored(data_dir)? == right).then_some(()))).with_context(|| {
+        let Ok(found) = stored(data_dir) else { return "no books".to_owned() };
+        let lacks = |of: &BTreeMap<String, [Vec<_>; 2]>, name: &String, side: usize, level: &(i64, String)| {
+            of.get(name).is_none_or(|sides| !sides[side].contains(level))
+        };
+        let beyond = |these: &BTreeMap<String, [Vec<(i64, String)>; 2]>, others| {
+            let mut extra = Vec::new();
+            for (name, sides) in these {
+                for side in [0, 1] {
+                    let more = sides[side].iter().filter(|level| lacks(others, name, side, level));
+                    extra.extend(more.map(|level| format!("{name} {side} {level:?}")));
+                }
+            }
+            extra
+        };
+        format!("missing {:?}, too much {:?}", beyond(&right, &found), beyond(&found, &right))
+    })
 }
 
 /// What a command of ours answers about a store, as JSON.

@@ -94,6 +94,12 @@ impl Watchers {
         screen.iter().filter_map(|(name, shown)| Some((name.to_string(), shown.version?))).collect()
     }
 
+    /// The books that the first one shows.
+    pub(super) fn books(&self) -> Ladders {
+        let screen = self.screens[0].lock().unwrap();
+        screen.iter().map(|(name, shown)| (name.to_string(), shown.ticks.clone())).collect()
+    }
+
     /// Books that were shown so far.
     pub(super) fn shown(&self) -> u64 {
         self.seen.lock().unwrap().shown

@@ -19,7 +19,8 @@ fn the_event_of_a_tick_is_named() -> Result<()> {
     server.await_metric(&state("cursor"), chain.height(7))?;
     let ask = |tick: &&connectors::neutron_dex::generator::LiveTick| tick.token_in == tick.token_zero;
     let pool = chain.ticks.iter().filter(ask).find(|tick| tick.fee.is_some()).context("no pool")?;
-    let order = chain.ticks.iter().filter(|tick| !ask(tick)).find(|tick| tick.tranche_key.is_some()).context("no order")?;
+    let order =
+        chain.ticks.iter().filter(|tick| !ask(tick)).find(|tick| tick.tranche_key.is_some()).context("no order")?;
     for tick in [pool, order] {
         let side = if ask(&tick) { Side::Ask } else { Side::Bid };
         let price = if side == Side::Ask { tick.tick_index } else { -tick.tick_index };
