@@ -210,7 +210,8 @@ impl Instrument {
         match event.body {
             Body::Delta(delta) => self.delta(Timed { times, body: delta }, tally),
             Body::Snapshot(snapshot) => self.snapshot(Timed { times, body: snapshot }, tally),
-            Body::Late(delta) => self.rewrite(&Timed { times, body: delta }, tally),
+            // In the first epoch: whatever was said later of a tick is above it, also where an epoch has ended since.
+            Body::Late(delta) => self.rewrite(0, &Timed { times, body: delta }, tally),
             Body::Trade { scale, trade } => self.trade(times, scale, trade, tally),
             Body::Broken(_) => self.broken(times, tally),
             Body::Restored(restored) => self.restore(times.received_ns, &restored),
@@ -260,7 +261,8 @@ impl Instrument {
             tally.lane.assurances += 1;
         } else if self.kept.rewrites() && matches!(offer, Offer::Duplicate | Offer::Regression) {
             // What was refused may be what a crash between two tables left out of one of them.
-            self.rewrite(&delta, tally);
+            let epoch = self.guard.version().map_or(0, |shown| shown.epoch);
+            self.rewrite(epoch, &delta, tally);
         }
         match offer {
             Offer::Apply(version) => {
@@ -306,16 +308,16 @@ impl Instrument {
     }
 
     /// The store gets changes that show nothing. The steps of a log stream never change; others would name other ticks.
-    fn rewrite(&mut self, delta: &Timed<Delta>, tally: &mut Tally) {
-        let Some(shown) = self.guard.version() else {
+    fn rewrite(&mut self, epoch: u64, delta: &Timed<Delta>, tally: &mut Tally) {
+        if self.guard.version().is_none() {
             tally.lane.unanchored += 1;
             return;
-        };
+        }
         if delta.body.scale != self.book.scale() {
             tally.lane.unrepresentable += 1;
             return;
         }
-        let version = Version::new(shown.epoch, delta.body.sequence.last());
+        let version = Version::new(epoch, delta.body.sequence.last());
         self.admit(version, delta.times, (delta.body.changes.clone(), delta.body.places.clone()), false);
     }
 

@@ -60,6 +60,11 @@ impl Marks {
         self.caught_up = age <= self.behind;
     }
 
+    /// Nothing can be delivered before missing batches come: what is shown is all that there is, and is marked with them.
+    pub(super) fn blocked(&mut self) {
+        self.caught_up |= self.up.is_some();
+    }
+
     /// Whether the lanes were told that something is missing.
     pub(super) fn is_gapped(&self) -> bool {
         self.gapped
@@ -120,5 +125,16 @@ mod tests {
         marks.up(after(60));
         assert!(marks.change(after(500), 1, false, false).is_empty());
         assert_eq!(bodies(marks.change(after(1_100), 1, false, false)), [Body::Resumed], "nothing is waiting");
+    }
+
+    #[test]
+    fn a_stream_that_goes_on_behind_a_hole_is_marked_with_the_hole() {
+        let start = Instant::now();
+        let (mut marks, _) = Marks::new(LegId(3), Duration::from_secs(5), 1);
+        marks.up(start);
+        assert!(marks.heard(start, 1).is_some());
+        assert_eq!(bodies(marks.change(start, 1, false, true)), [Body::Hole]);
+        marks.blocked();
+        assert_eq!(bodies(marks.change(start, 1, false, true)), [Body::Resumed]);
     }
 }

@@ -339,7 +339,6 @@ impl Driver {
         let mark = match (fed, made) {
             (Fed::Events, _) => return,
             (Fed::Batch(name), Ok(())) => {
-                count(&self.numbers.delivered);
                 self.was_delivered(name);
                 Mark::Through(name.height)
             }
@@ -505,6 +504,9 @@ impl Driver {
         let lasted = self.watch.shown().is_some();
         let busy = self.guard.next().is_some() || !self.arrivals.is_empty() || self.decoding > 0;
         let gapped = lasted || self.guard.is_lossy() || (self.marks.is_gapped() && busy);
+        if lasted && !busy {
+            self.marks.blocked();
+        }
         let marks = self.marks.change(now, now_ns, busy, gapped);
         self.outbox.extend(marks);
     }

@@ -4,7 +4,7 @@
 
 use super::{
     chain::{Chain, options},
-    stage::{STREAM, SUBSCRIPTION, Stage, asks, event, header, kept, says, state, told},
+    stage::{STREAM, SUBSCRIPTION, Stage, asks, durable, event, header, kept, says, state, told},
 };
 use anyhow::{Context, Result};
 use connectors::pubsub::header::Encoding;
@@ -61,7 +61,7 @@ fn a_letter_that_is_still_bad_stays_dead_with_one_more_attempt() -> Result<()> {
     let (stage, data) = (Stage::new()?, tempfile::tempdir()?);
     let server = stage.start(data.path())?;
     stage.publish(&chain.batches)?;
-    server.await_metric(&state("cursor"), chain.height(3))?;
+    durable(&server, chain.height(3))?;
     // Another batch at a height that is taken; the first heights of both chains are the same.
     assert_eq!(chain.height(0), other.height(0));
     stage.publish(&other.batches[..1])?;
@@ -86,7 +86,7 @@ fn letters_that_have_become_good_are_taken_when_they_are_replayed() -> Result<()
     let (stage, data) = (Stage::new()?, tempfile::tempdir()?);
     let server = stage.start(data.path())?;
     stage.publish(&chain.batches[..2])?;
-    server.await_metric(&state("cursor"), chain.height(1))?;
+    durable(&server, chain.height(1))?;
     assert!(server.terminate()?.success());
 
     let server = stage.launch_of(data.path(), 0, SUBSCRIPTION, "neutron-2").spawn()?.up()?;

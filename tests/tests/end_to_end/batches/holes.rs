@@ -5,7 +5,7 @@
 
 use super::{
     chain::{BEFORE, Chain, options},
-    stage::{STREAM, SUBSCRIPTION, Stage, asks, event, feed, kept, number, says, state, told},
+    stage::{STREAM, SUBSCRIPTION, Stage, asks, durable, event, feed, kept, number, says, state, told},
     watchers::Watchers,
 };
 use anyhow::{Context, Result};
@@ -81,7 +81,7 @@ fn lossy(stage: &Stage, chain: &Chain, launch: &Launch, data: &Path) -> Result<(
     await_gap(data, chain.height(5), chain.height(6), "open")?;
     accept(data, chain.height(5), chain.height(6))?;
     server.await_metric(&state("position"), chain.height(9))?;
-    server.await_metric(&state("cursor"), chain.height(9))?;
+    durable(&server, chain.height(9))?;
     let name = chain.after(9).keys().next().cloned().context("no instrument")?;
     process::until("it goes on, marked", || Ok((feed(&server, &name)?.0 == "GAPPED").then_some(())))?;
     assert_eq!(server.metric(&state("lossy"))?, 1);
@@ -99,7 +99,7 @@ fn healed(stage: &Stage, chain: &Chain, server: &Server, watchers: &Watchers, da
     stage.publish(&chain.batches[10..])?;
     let last = chain.batches.len() - 1;
     stage.shown(watchers, &chain.after(last), FeedState::Live)?;
-    server.await_metric(&state("cursor"), chain.height(last))?;
+    durable(&server, chain.height(last))?;
     kept(data, &chain.after(last))?;
     stage.drained()
 }
@@ -137,6 +137,7 @@ fn an_accepted_loss_outlives_a_kill_and_is_rebuilt_after_it() -> Result<()> {
     server.kill()?;
     let server = launch.spawn()?.up()?;
     let name = chain.after(9).keys().next().cloned().context("no instrument")?;
+    server.await_metric(&state("lossy"), 1)?;
     // Whatever else is heard, it stays marked.
     stage.shown_hearing(&watchers, &before, FeedState::Gapped, &chain.batches[5])?;
     assert_eq!(server.metric(&state("lossy"))?, 1);
@@ -192,7 +193,7 @@ fn a_stream_can_begin_with_a_snapshot() -> Result<()> {
     stage.publish(&chain.batches[8..])?;
     stage.shown(&watchers, &chain.after(11), FeedState::Live)?;
     told(&server, &chain.after(11))?;
-    server.await_metric(&state("cursor"), chain.height(11))?;
+    durable(&server, chain.height(11))?;
     kept(data.path(), &chain.after(11))?;
     stage.drained()?;
     assert_eq!(watchers.end(&stage.runtime).broken, Vec::<String>::new());

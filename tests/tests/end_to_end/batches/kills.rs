@@ -7,7 +7,7 @@
 
 use super::{
     chain::{Chain, options},
-    stage::{STREAM, Stage, by_hand, event, header, kept, number, told},
+    stage::{STREAM, Stage, by_hand, durable, event, header, kept, number, told},
     watchers::Watchers,
 };
 use crate::{
@@ -116,7 +116,7 @@ fn clean(chain: &Chain, data_dir: &Path) -> Result<(Stage, Server)> {
     let server = stage.start(data_dir)?;
     stage.publish(&chain.batches)?;
     stage.drained()?;
-    server.await_metric(&super::stage::state("cursor"), chain.height(BLOCKS - 1))?;
+    durable(&server, chain.height(BLOCKS - 1))?;
     Ok((stage, server))
 }
 
@@ -210,7 +210,7 @@ fn a_subscriber_killed_at_seeded_moments_ends_like_one_that_was_not() -> Result<
     stage.publish(rest)?;
     let (clean_stage, clean_server) = clean(&chain, clean_data.path())?;
     stage.drained().with_context(|| server.log())?;
-    server.await_metric(&super::stage::state("cursor"), chain.height(BLOCKS - 1))?;
+    durable(&server, chain.height(BLOCKS - 1))?;
 
     let right = chain.after(BLOCKS - 1);
     stage.shown_hearing(&watchers, &right, FeedState::Live, &chain.batches[BLOCKS - 1])?;

@@ -4,7 +4,7 @@
 
 use super::{
     chain::{Chain, options},
-    stage::{STREAM, Stage, kept, state},
+    stage::{STREAM, Stage, durable, kept},
 };
 use crate::{books::ask, kills::Seed};
 use anyhow::Result;
@@ -33,7 +33,7 @@ fn ten_permutations_end_with_one_state() -> Result<()> {
     let host_server = host.start(host_data.path())?;
     host.publish(&chain.batches)?;
     let last = chain.height(BLOCKS - 1);
-    host_server.await_metric(&state("cursor"), last)?;
+    durable(&host_server, last)?;
     kept(host_data.path(), &chain.after(BLOCKS - 1))?;
     let right = final_state(host_data.path(), "sprag")?;
     assert!(right.iter().any(|row| row["row"].as_str().is_some_and(|row| row.contains(",1,"))), "no tombstone");
@@ -54,7 +54,7 @@ fn ten_permutations_end_with_one_state() -> Result<()> {
     }
     for (number, (data, started)) in started.into_iter().enumerate() {
         let server = started.up()?;
-        server.await_metric(&state("cursor"), last)?;
+        durable(&server, last)?;
         let database = format!("permutation{number}");
         assert_eq!(final_state(host_data.path(), &database)?, right, "{database}");
         // What merges make of it is the same.

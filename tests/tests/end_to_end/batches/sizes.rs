@@ -4,10 +4,10 @@
 
 use super::{
     chain::{Chain, options},
-    stage::{Stage, header, kept, number, state, told},
+    stage::{Stage, durable, header, kept, number, told},
     watchers::Watchers,
 };
-use anyhow::{Context, Result};
+use anyhow::Result;
 use connectors::{
     neutron_dex::generator::{DexOptions, GeneratedBatch},
     pubsub::{content, header::Encoding},
@@ -36,7 +36,7 @@ fn batches_of_4_10_and_25_megabytes_come_through_whole() -> Result<()> {
     stage.publish(&chain.batches[2..])?;
     stage.shown(&watchers, &chain.after(2), FeedState::Live)?;
     told(&server, &chain.after(2))?;
-    server.await_metric(&state("cursor"), chain.height(2)).with_context(|| server.log())?;
+    durable(&server, chain.height(2))?;
     kept(data.path(), &chain.after(2))?;
     assert_eq!(number(data.path(), "SELECT parts FROM raw_events WHERE length(payload) = 10000000")?, 2);
     stage.drained()?;
@@ -51,7 +51,7 @@ fn batches_of_4_10_and_25_megabytes_come_through_whole() -> Result<()> {
     assert_eq!(stage.publish_as(&header(&big.batches[0], Encoding::Identity), &big.batches[0].content)?, 3);
     stage.shown(&watchers, &big.after(0), FeedState::Live)?;
     told(&server, &big.after(0))?;
-    server.await_metric(&state("cursor"), big.height(0))?;
+    durable(&server, big.height(0))?;
     kept(data.path(), &big.after(0))?;
     assert_eq!(number(data.path(), "SELECT length(payload) FROM raw_events")?, 25_000_000);
     stage.drained()?;

@@ -176,6 +176,17 @@ impl Stage {
     }
 }
 
+/// Waits until everything up to a height is in the store.
+pub(super) fn durable(server: &Server, height: u64) -> Result<()> {
+    let reached = server.await_metric(&state("cursor"), height).map(drop);
+    reached.with_context(|| {
+        let page = server.get("/metrics").map(|answer| answer.body).unwrap_or_default();
+        let lines: Vec<_> =
+            page.lines().filter(|line| line.starts_with("sprag_batch") || line.starts_with("sprag_store")).collect();
+        format!("{}\n{}", lines.join("\n"), server.log())
+    })
+}
+
 /// Waits until HTTP tells exactly these books.
 pub(super) fn told(server: &Server, books: &Ladders) -> Result<()> {
     let right = as_text(books);

@@ -146,6 +146,8 @@ impl Follower {
     fn take(&self, terminal: &Terminal, notice: &Notice) {
         match notice {
             Notice::BookChanged { instrument, version } => self.book(terminal, instrument, *version),
+            // A server that has just begun tells of an instrument without a book yet, at 0:0, and is refused.
+            Notice::RegressionRefused { offered, .. } if *offered == Version::new(0, 0) => {}
             Notice::DigestMismatch { .. } | Notice::RegressionRefused { .. } => {
                 self.seen.lock().unwrap().broken.push(format!("{notice:?}"));
             }

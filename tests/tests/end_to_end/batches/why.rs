@@ -4,7 +4,7 @@
 
 use super::{
     chain::{Chain, instrument, options},
-    stage::{Stage, asks, says, state},
+    stage::{Stage, asks, durable, says},
 };
 use anyhow::{Context, Result};
 use connectors::neutron_dex::message::decode_block;
@@ -16,7 +16,7 @@ fn the_event_of_a_tick_is_named() -> Result<()> {
     let (stage, data) = (Stage::new()?, tempfile::tempdir()?);
     let server = stage.start(data.path())?;
     stage.publish(&chain.batches)?;
-    server.await_metric(&state("cursor"), chain.height(7))?;
+    durable(&server, chain.height(7))?;
     let ask = |tick: &&connectors::neutron_dex::generator::LiveTick| tick.token_in == tick.token_zero;
     let pool = chain.ticks.iter().filter(ask).find(|tick| tick.fee.is_some()).context("no pool")?;
     let order =
