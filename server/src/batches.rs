@@ -37,12 +37,7 @@ use connectors::{
 };
 use dataflow::ingest::{Ended, FeedSender};
 use market::{Event, Instrument, LegId, Tranches, batch::BatchId};
-use std::{
-    io,
-    sync::Arc,
-    thread,
-    time::Duration,
-};
+use std::{io, sync::Arc, thread, time::Duration};
 use tokio::sync::{oneshot, watch};
 
 /// Why a batch cannot be taken. It goes to the dead letters with this reason, once it has been tried often enough.

@@ -24,18 +24,17 @@ use crate::{
     store::{BATCH_VENUE, Sharing, Store, StoreError, writer_options},
     tape::{self, LagBounds, Tape, TapeEnd, TapeHandle, TapeInput},
 };
+use batches::{BatchBegin, BatchEnds};
 use connectors::{
     capture::CaptureError,
     clickhouse::{
-        BatchStream, BatchStreams, RestoreBatches, SinkError, SinkReport, SinkView,
-        child::PARENT_FLUSH_MAX,
+        BatchStream, BatchStreams, RestoreBatches, SinkError, SinkReport, SinkView, child::PARENT_FLUSH_MAX,
         sink::SinkInput,
     },
     halt,
     live::{LiveError, LiveVenue, protocol::Listed},
     venue_feed::listings::Listings,
 };
-use batches::{BatchBegin, BatchEnds};
 use dataflow::{
     clock::CutClock,
     graph::{self, GraphConfig, StartError},
@@ -214,8 +213,7 @@ pub async fn run(
     let listings = listings.with_epochs(kept.epochs, epoch).with_tranches(tranches);
     let listings = Arc::new(if epoch > FIRST_BLOCK { listings.after_others() } else { listings });
 
-    let (logged, kept_books): (Vec<_>, Vec<_>) =
-        kept.instruments.into_iter().partition(|kept| kept.restored.from_log);
+    let (logged, kept_books): (Vec<_>, Vec<_>) = kept.instruments.into_iter().partition(|kept| kept.restored.from_log);
     let books = kept_books.iter().filter(|kept| kept.restored.ticks.is_some()).count();
     let events = |books| restore::events(books, &kept.outdated, &directory, BATCH_LEG, epoch, unix_ns());
     let restored = events(kept_books)?;
@@ -276,7 +274,10 @@ async fn batch_begin(
 ) -> Result<Option<BatchBegin>, RunError> {
     let Some(store) = part.store.as_ref().filter(|_| config.pubsub.is_wanted()) else {
         if !kept.is_empty() {
-            tracing::info!(instruments = kept.len(), "books of a batch stream are kept, and no subscription is configured");
+            tracing::info!(
+                instruments = kept.len(),
+                "books of a batch stream are kept, and no subscription is configured"
+            );
         }
         return Ok(None);
     };
@@ -362,8 +363,7 @@ fn open_sink(
     let Some(store) = store else { return StorePart { store: None, queue: None, view: None, sink: None } };
     // The epoch block is this start's own, so its tokens meet no other start's.
     let identity = format!("run-{epoch}");
-    let (queue, view, sink) =
-        store.start_sink(&identity, writer_options(config), Arc::clone(directory), streams);
+    let (queue, view, sink) = store.start_sink(&identity, writer_options(config), Arc::clone(directory), streams);
     StorePart { store: Some(store), queue: Some(queue), view: Some(view), sink: Some(sink) }
 }
 

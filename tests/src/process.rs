@@ -8,7 +8,7 @@ use std::{
     ffi::{OsStr, OsString},
     fs::{self, File},
     io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::{SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
     sync::{Mutex, OnceLock, PoisonError, mpsc},
@@ -73,6 +73,14 @@ fn command_of(binary: &Path) -> Command {
     }
     command.stdin(Stdio::null());
     command
+}
+
+/// A port that was free just now, for a server whose successors must have the same one.
+///
+/// # Errors
+/// When the system has none.
+pub fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// Runs a command of the binary to its end.

@@ -88,7 +88,8 @@ impl Arrivals {
             let other = || BatchError::Stream { found: header.stream.clone(), wanted: self.stream.clone() };
             if right { Ok(header) } else { Err(other()) }
         });
-        let part = Part { attributes, message_id, published_ns, received_ns, attempt, receipt: Receipt::Message(lease) };
+        let part =
+            Part { attributes, message_id, published_ns, received_ns, attempt, receipt: Receipt::Message(lease) };
         let header = match of_stream {
             Ok(header) => header,
             Err(error) => return Taken::Poison(original(vec![data], vec![part]), error),

@@ -51,7 +51,7 @@ impl Cursor {
 
     /// Whether something is under way.
     pub(super) fn waits(&self) -> bool {
-        !self.marks.is_empty() || self.due().is_some()
+        !self.marks.is_empty() || !self.through.is_empty() || self.due().is_some()
     }
 
     /// So many markers are durable; gives what became true but heights.
@@ -113,5 +113,16 @@ mod tests {
         cursor.wrote(7);
         assert_eq!(cursor.durable(3), [Mark::Healed(vec![Hole { after: 1, through: 2 }])]);
         assert!(!cursor.waits());
+    }
+
+    #[test]
+    fn rows_that_are_durable_before_the_log_are_still_waited_for() {
+        let mut cursor = Cursor::new(4);
+        cursor.sent(Mark::Through(5));
+        assert!(cursor.durable(1).is_empty());
+        cursor.advance(Some(5));
+        assert_eq!((cursor.due(), cursor.waits()), (None, true), "nobody else asks again");
+        cursor.advance(None);
+        assert_eq!(cursor.due(), Some(5));
     }
 }

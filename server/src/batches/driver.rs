@@ -149,8 +149,21 @@ impl Driver {
     }
 
     async fn new(start: BatchStart) -> Result<Self, BatchLogError> {
-        let BatchStart { options, log, cursor, listings, tranches, leg, feed, view, restored, known, now_ns, numbers, .. } =
-            start;
+        let BatchStart {
+            options,
+            log,
+            cursor,
+            listings,
+            tranches,
+            leg,
+            feed,
+            view,
+            restored,
+            known,
+            now_ns,
+            numbers,
+            ..
+        } = start;
         let position = cursor.unwrap_or(options.begin_after);
         let log = Arc::new(log);
         let (marks, stale) = Marks::new(leg, options.behind, now_ns());

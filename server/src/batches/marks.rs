@@ -32,7 +32,8 @@ pub(super) struct Marks {
 impl Marks {
     /// The marks of a stream that was not heard yet, and what tells the lanes of them.
     pub(super) fn new(leg: LegId, behind: Duration, now_ns: u64) -> (Self, Event) {
-        let marks = Self { leg, behind, up: None, heard: None, told: None, caught_up: false, stale: true, gapped: false };
+        let marks =
+            Self { leg, behind, up: None, heard: None, told: None, caught_up: false, stale: true, gapped: false };
         (marks, Event::of_leg(0, leg, now_ns, Body::Halted))
     }
 
@@ -58,6 +59,11 @@ impl Marks {
     /// A batch was delivered that was published so long ago.
     pub(super) fn delivered(&mut self, age: Duration) {
         self.caught_up = age <= self.behind;
+    }
+
+    /// Nothing can be delivered before missing batches come: what is shown is all that there is, and is marked with them.
+    pub(super) fn blocked(&mut self) {
+        self.caught_up |= self.up.is_some();
     }
 
     /// Whether the lanes were told that something is missing.
@@ -120,5 +126,16 @@ mod tests {
         marks.up(after(60));
         assert!(marks.change(after(500), 1, false, false).is_empty());
         assert_eq!(bodies(marks.change(after(1_100), 1, false, false)), [Body::Resumed], "nothing is waiting");
+    }
+
+    #[test]
+    fn a_stream_that_goes_on_behind_a_hole_is_marked_with_the_hole() {
+        let start = Instant::now();
+        let (mut marks, _) = Marks::new(LegId(3), Duration::from_secs(5), 1);
+        marks.up(start);
+        assert!(marks.heard(start, 1).is_some());
+        assert_eq!(bodies(marks.change(start, 1, false, true)), [Body::Hole]);
+        marks.blocked();
+        assert_eq!(bodies(marks.change(start, 1, false, true)), [Body::Resumed]);
     }
 }

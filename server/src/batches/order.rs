@@ -12,13 +12,15 @@ use super::{
     tasks::{self, GapChange, Unreadable},
 };
 use connectors::{
-    clickhouse::batch_log::{BatchLog, BatchLogError, DeadHead, DeadLetter, DeadState, Gap, GapState, LoggedBatch, dead_letter_id},
+    clickhouse::batch_log::{
+        BatchLog, BatchLogError, DeadHead, DeadLetter, DeadState, Gap, GapState, LoggedBatch, dead_letter_id,
+    },
     neutron_dex::{
         Block,
         feed::{At, BlockFeed},
         message::symbol,
     },
-    pubsub::header::{BatchHeader, Encoding},
+    pubsub::header::{BatchHeader, Encoding, check_stream},
 };
 use dataflow::ingest::FeedSender;
 use foldhash::{HashSet, HashSetExt};
@@ -161,7 +163,8 @@ impl Driver {
             }
             Err(known) => {
                 let height = name.height;
-                let error = known.map_or(BatchError::Contradicts { height }, |known| BatchError::Conflict { height, known });
+                let error =
+                    known.map_or(BatchError::Contradicts { height }, |known| BatchError::Conflict { height, known });
                 self.refuse(decoded.original, &error);
             }
         }
@@ -191,7 +194,8 @@ impl Driver {
             let height = name.height;
             // Somebody else writes this log: what is shown may be another batch than what is kept.
             tracing::error!(height, "the log has another batch at a height that this process has taken");
-            let error = known.map_or(BatchError::Contradicts { height }, |known| BatchError::Conflict { height, known });
+            let error =
+                known.map_or(BatchError::Contradicts { height }, |known| BatchError::Conflict { height, known });
             return self.unusable(name, None, &error);
         }
         let receipts = self.held.logged(name, self.options.memory_bytes / 2);
@@ -232,7 +236,10 @@ impl Driver {
 
     fn bury(&mut self, original: Original, attempts: u32, reason: String) {
         let Original { attributes, data, message_id, published_ns, received_ns, receipts, .. } = original;
-        let (venue, stream, payload) = (self.log.venue(), self.log.stream(), data.concat());
+        let (venue, payload) = (self.log.venue(), data.concat());
+        // Filed where it says that it belongs: whoever takes that stream can try it again.
+        let named = attributes.get("stream").filter(|name| check_stream(name).is_ok()).cloned();
+        let stream: &str = named.as_deref().unwrap_or(self.log.stream());
         let head = DeadHead {
             id: dead_letter_id(venue, stream, &attributes, &payload),
             venue: venue.name().into(),
@@ -278,7 +285,8 @@ impl Driver {
         }
         let (log, numbers) = (Arc::clone(&self.log), Arc::clone(&self.numbers));
         self.tasks.spawn(async move {
-            let there = tasks::look_up(&log, &numbers, name).await.is_ok() || tasks::is_dead(&log, &numbers, name).await;
+            let there =
+                tasks::look_up(&log, &numbers, name).await.is_ok() || tasks::is_dead(&log, &numbers, name).await;
             // What is not in the log is given back, and comes again with the rest.
             Done::Asked(if there { receipts } else { Vec::new() })
         });
@@ -352,7 +360,9 @@ impl Driver {
     fn feed(
         &mut self,
         fed: Fed,
-        make: impl FnOnce(&mut BlockFeed, &mut Vec<Event>) -> Result<(), connectors::venue_feed::Undecodable> + Send + 'static,
+        make: impl FnOnce(&mut BlockFeed, &mut Vec<Event>) -> Result<(), connectors::venue_feed::Undecodable>
+        + Send
+        + 'static,
     ) {
         let Some(mut block_feed) = self.block_feed.take() else { return };
         let (feed, leg, now_ns): (FeedSender, LegId, u64) = (self.feed.clone(), self.leg, (self.now_ns)());
@@ -572,6 +582,9 @@ impl Driver {
         // Behind a full memory or a log that is slow there may be more.
         let busy = coming || !self.has_room() || self.held.waits_for_log();
         let gapped = lasted || self.guard.is_lossy() || (self.marks.is_gapped() && busy);
+        if lasted && !busy {
+            self.marks.blocked();
+        }
         let marks = self.marks.change(now, now_ns, busy, gapped);
         self.outbox.extend(marks);
     }
@@ -616,7 +629,8 @@ impl Driver {
 
     pub(super) fn polled(&mut self, gaps: &[Gap]) {
         if let Some(hole) = self.guard.hole() {
-            let accepts = |gap: &&Gap| gap.state == GapState::Accepted && (gap.after, gap.through) == (hole.after, hole.through);
+            let accepts =
+                |gap: &&Gap| gap.state == GapState::Accepted && (gap.after, gap.through) == (hole.after, hole.through);
             if let Some(gap) = gaps.iter().find(accepts)
                 && self.guard.accept(hole).is_ok()
             {

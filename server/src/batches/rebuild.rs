@@ -56,13 +56,8 @@ impl Rebuilding {
     /// Takes one tick of the state that it begins from.
     pub(super) fn begin(&mut self, tick: &Begun<'_>) {
         let pair = self.pair(tick.token_0, tick.token_1);
-        let key = Key {
-            pair,
-            side: tick.side,
-            tick_index: tick.tick_index,
-            fee: tick.fee,
-            tranche: tick.tranche.into(),
-        };
+        let key =
+            Key { pair, side: tick.side, tick_index: tick.tick_index, fee: tick.fee, tranche: tick.tranche.into() };
         self.ticks.insert(key, tick.reserves);
     }
 
@@ -126,7 +121,8 @@ impl Rebuilding {
         let mut books: HashMap<Arc<str>, Rebuilt> = HashMap::new();
         for (pair, place) in places.into_iter().filter(|(pair, _)| wanted(pair)) {
             let Some(tokens) = pairs.get(&pair) else { continue };
-            let book = Block { height: market::batch::height_of(place), pairs: vec![tokens.clone()], ..Block::default() };
+            let book =
+                Block { height: market::batch::height_of(place), pairs: vec![tokens.clone()], ..Block::default() };
             books.insert(pair, Rebuilt { place, book });
         }
         for (key, reserves) in ticks {
@@ -160,7 +156,13 @@ mod tests {
             tranche: Box::default(),
             reserves: U256::from(*reserves),
         };
-        Block { height, events: 9, failed: 0, pairs: vec![("A".into(), "B".into())], ticks: ticks.iter().map(tick).collect() }
+        Block {
+            height,
+            events: 9,
+            failed: 0,
+            pairs: vec![("A".into(), "B".into())],
+            ticks: ticks.iter().map(tick).collect(),
+        }
     }
 
     #[test]

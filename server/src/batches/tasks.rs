@@ -124,11 +124,8 @@ pub(super) async fn read_logged(
 ) -> Result<(BatchTimes, Arc<Block>), Unreadable> {
     let found = insist(numbers, "read the log", || log.read(name.height, name.kind)).await;
     let Ok(Some(found)) = found else { return Err(Unreadable::Missing) };
-    let times = BatchTimes {
-        block_ns: found.block_time_ns,
-        published_ns: found.published_ns,
-        received_ns: found.received_ns,
-    };
+    let times =
+        BatchTimes { block_ns: found.block_time_ns, published_ns: found.published_ns, received_ns: found.received_ns };
     let original = |content: Vec<u8>| {
         Box::new(Original {
             attributes: std::collections::BTreeMap::new(),

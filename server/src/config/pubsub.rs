@@ -45,6 +45,9 @@ pub struct PubSub {
     pub behind_ms: u64,
     /// Milliseconds without any message after which the subscription is made anew; 1,000 to 3,600,000.
     pub silent_ms: u64,
+    /// Seconds that a message is leased for at a time; 10 to 600. What a process had in hand when it was killed comes again
+    /// after so long.
+    pub lease_seconds: u64,
 }
 
 impl Default for PubSub {
@@ -63,6 +66,7 @@ impl Default for PubSub {
             hole_ms: 250,
             behind_ms: 5_000,
             silent_ms: 60_000,
+            lease_seconds: 20,
         }
     }
 }
@@ -76,7 +80,8 @@ impl PubSub {
 
     pub(super) fn check(&self, source: bool, store: bool, problems: &mut Problems) {
         let shown = |text: &str| format!("{text:?}");
-        let right = if self.subscription.is_empty() { !source } else { self.subscription.parse::<SubscriptionName>().is_ok() };
+        let right =
+            if self.subscription.is_empty() { !source } else { self.subscription.parse::<SubscriptionName>().is_ok() };
         let limit = "projects/PROJECT/subscriptions/NAME; given where source.kind is \"pubsub\"";
         problems.unless(right, "pubsub.subscription", &shown(&self.subscription), &limit);
         let right = self.topic.is_empty() || self.topic.parse::<TopicName>().is_ok();
@@ -84,18 +89,28 @@ impl PubSub {
         let address = self.endpoint.starts_with("http://") || self.endpoint.starts_with("https://");
         let right = self.endpoint.is_empty() || address && !self.endpoint.contains('@');
         let limit = "empty, or http:// or https:// and a host";
-        problems.unless(right && self.endpoint.len() <= TEXT_BYTES_MAX, "pubsub.endpoint", &shown(&self.endpoint), &limit);
+        problems.unless(
+            right && self.endpoint.len() <= TEXT_BYTES_MAX,
+            "pubsub.endpoint",
+            &shown(&self.endpoint),
+            &limit,
+        );
         let right = (1..=STREAM_BYTES_MAX).contains(&self.stream.len());
         problems.unless(right, "pubsub.stream", &shown(&self.stream), &"1 to 64 bytes");
         problems.range("pubsub.begin_after", self.begin_after, 0..=market::batch::HEIGHT_MAX);
         problems.range("pubsub.outstanding_messages", self.outstanding_messages, 1..=10_000);
-        problems.range("pubsub.outstanding_bytes", self.outstanding_bytes, self.batch_bytes.saturating_add(BESIDE)..=4 << 30);
+        problems.range(
+            "pubsub.outstanding_bytes",
+            self.outstanding_bytes,
+            self.batch_bytes.saturating_add(BESIDE)..=4 << 30,
+        );
         problems.range("pubsub.memory_bytes", self.memory_bytes, self.batch_bytes.saturating_mul(3)..=16 << 30);
         problems.range("pubsub.batch_bytes", self.batch_bytes, 1 << 20..=64 << 20);
         problems.range("pubsub.attempts", self.attempts, 1..=100);
         problems.range("pubsub.hole_ms", self.hole_ms, 0..=60_000);
         problems.range("pubsub.behind_ms", self.behind_ms, 100..=3_600_000);
         problems.range("pubsub.silent_ms", self.silent_ms, 1_000..=3_600_000);
+        problems.range("pubsub.lease_seconds", self.lease_seconds, 10..=600);
         let limit = "true where batches are taken: their log is there";
         problems.unless(store || !self.is_wanted(), "store.enabled", &"false", &limit);
     }

@@ -58,7 +58,8 @@ pub(super) fn start(
     let silent = Duration::from_millis(settings.silent_ms);
     let subscription: SubscriptionName = settings.subscription.parse()?;
     let (messages, bytes) = (settings.outstanding_messages, settings.outstanding_bytes);
-    let pull = PullOptions { messages, bytes, silent, ..PullOptions::new(subscription) };
+    let lease_extension = Duration::from_secs(settings.lease_seconds);
+    let pull = PullOptions { messages, bytes, silent, lease_extension, ..PullOptions::new(subscription) };
     let topic = Some(&settings.topic).filter(|topic| !topic.is_empty());
     let topic = topic.map(|topic| topic.parse::<TopicName>()).transpose()?;
     let start = BatchStart {

@@ -64,7 +64,9 @@ pub(crate) fn of_store(mut ticks: Vec<StoredTick>) -> Book {
 
 /// `/v1/books` of an instrument, its name percent-encoded as one segment.
 pub(crate) fn over_http(server: &Server, instrument: &str) -> Result<Value> {
-    let answer = server.get(&format!("/v1/books/{}", instrument.replace('/', "%2F")))?;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let encode = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    let answer = server.get(&format!("/v1/books/{}", instrument.bytes().map(encode).collect::<String>()))?;
     ensure!(answer.status == 200, "{answer:?}");
     answer.json()
 }

@@ -15,7 +15,7 @@ use std::{fs, path::Path, process::Command, thread, time::Duration};
 
 /// When a process dies.
 #[derive(Clone, Copy, Debug)]
-enum Moment {
+pub(crate) enum Moment {
     /// So long after its start, wherever it is then.
     After(Duration),
     /// At a named moment: the process stands still there until it is killed.
@@ -34,21 +34,21 @@ const MENDED: &str = "DROP VIEW IF EXISTS failing_fill";
 const STORE_LOST: i32 = 4;
 
 /// A small generator, so that a seed names the moments.
-struct Seed(u64);
+pub(crate) struct Seed(u64);
 
 /// Names another seed than the test's own.
 const SEED_VARIABLE: &str = "SPRAG_SEED";
 
 impl Seed {
     /// The seed that the environment names, or this one; it is printed, so that a run can be repeated.
-    fn named(own: u64) -> Self {
+    pub(crate) fn named(own: u64) -> Self {
         let named = std::env::var(SEED_VARIABLE).ok().and_then(|text| text.parse().ok());
         let seed = named.unwrap_or(own);
         println!("seed {seed}; {SEED_VARIABLE} names another one");
         Self(seed)
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         // Steele and Vigna's splitmix64.
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
@@ -57,22 +57,22 @@ impl Seed {
         (mixed ^ (mixed >> 31)) % bound
     }
 
-    fn millis(&mut self, from: u64, to: u64) -> Duration {
+    pub(crate) fn millis(&mut self, from: u64, to: u64) -> Duration {
         Duration::from_millis(from + self.below(to - from))
     }
 
-    /// The moments in an order of the seed's own.
-    fn shuffled(&mut self, mut moments: Vec<Moment>) -> Vec<Moment> {
-        for at in (1..moments.len()).rev() {
+    /// Things in an order of the seed's own.
+    pub(crate) fn shuffled<T>(&mut self, mut things: Vec<T>) -> Vec<T> {
+        for at in (1..things.len()).rev() {
             let other = usize::try_from(self.below(u64::try_from(at + 1).unwrap())).unwrap();
-            moments.swap(at, other);
+            things.swap(at, other);
         }
-        moments
+        things
     }
 }
 
 /// Starts a process and kills it at that moment; whether it was still there to be killed.
-fn dies(launch: &Launch, data_dir: &Path, moment: Moment) -> Result<bool> {
+pub(crate) fn dies(launch: &Launch, data_dir: &Path, moment: Moment) -> Result<bool> {
     match moment {
         Moment::After(time) => {
             let started = launch.spawn()?;
@@ -132,7 +132,7 @@ fn kill(pid: u32) -> bool {
     Command::new("kill").args(["-KILL", &pid.to_string()]).status().is_ok_and(|status| status.success())
 }
 
-fn sql(data_dir: &Path, statement: &str) -> Result<()> {
+pub(crate) fn sql(data_dir: &Path, statement: &str) -> Result<()> {
     let data_dir = data_dir.to_str().context("a data directory that is not text")?;
     let output = process::output(["sql", "--data-dir", data_dir, statement])?;
     ensure!(output.status.success(), "{statement}: {}", String::from_utf8_lossy(&output.stderr));

@@ -359,6 +359,20 @@ fn late_batches_are_rows_and_nothing_else_however_many_and_however_long() {
 }
 
 #[test]
+fn a_late_batch_is_below_all_that_was_said_since_also_after_an_epoch() {
+    let mut tape = Tape::new();
+    tape.restore(1, 0, kept(end_of(5), end_of(5), &[(bid(100, 1), at(3, 1))]));
+    tape.until(40);
+    tape.whole(41, 0, 5, &[bid(100, 2)]);
+    tape.until(80);
+    assert_eq!(tape.last().version, Some(Version::new(BLOCK, end_of(5))));
+    tape.take_on(CHAIN, 81, 0, Body::Late(part(end_of(1), 2, &[(1, bid(100, 9))])));
+    tape.until(120);
+    let [admitted] = &tape.last().admitted[..] else { panic!("{:?}", tape.last().admitted) };
+    assert_eq!(admitted.version, version(at(2, 1)));
+}
+
+#[test]
 fn a_book_rebuilt_at_the_shown_position_is_a_new_epoch_only_if_it_differs() {
     for (ticks, epoch) in [(vec![bid(100, 1), bid(98, 1)], 0), (vec![bid(100, 2)], BLOCK)] {
         let mut tape = Tape::new();

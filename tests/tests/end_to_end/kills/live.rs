@@ -9,18 +9,14 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use serde_json::json;
-use sprag_tests::process::{self, Launch};
-use std::{collections::BTreeMap, fs, net::TcpListener, path::Path};
+use sprag_tests::process::{self, Launch, free_port};
+use std::{collections::BTreeMap, fs, path::Path};
 use tokio::runtime::Runtime;
 
 const SEED: u64 = 3;
 const RECEIVERS: usize = 50;
 /// Before which of the starts the ids of a book restart.
 const RESETS: [usize; 3] = [5, 11, 17];
-
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
-}
 
 fn moments(seed: &mut Seed) -> Vec<Moment> {
     let mut moments = vec![
