@@ -210,13 +210,8 @@ impl Instrument {
         match event.body {
             Body::Delta(delta) => self.delta(Timed { times, body: delta }, tally),
             Body::Snapshot(snapshot) => self.snapshot(Timed { times, body: snapshot }, tally),
-<<<<<<< HEAD
             // Below every row of an epoch that was shown: what is late must not outlive what came after it.
             Body::Late(delta) => self.rewrite(&Timed { times, body: delta }, 0, tally),
-=======
-            // In the first epoch: whatever was said later of a tick is above it, also where an epoch has ended since.
-            Body::Late(delta) => self.rewrite(0, &Timed { times, body: delta }, tally),
->>>>>>> e2e
             Body::Trade { scale, trade } => self.trade(times, scale, trade, tally),
             Body::Broken(_) => self.broken(times, tally),
             Body::Restored(restored) => self.restore(times.received_ns, &restored),
@@ -267,11 +262,7 @@ impl Instrument {
         } else if self.kept.rewrites() && matches!(offer, Offer::Duplicate | Offer::Regression) {
             // What was refused may be what a crash between two tables left out of one of them.
             let epoch = self.guard.version().map_or(0, |shown| shown.epoch);
-<<<<<<< HEAD
             self.rewrite(&delta, epoch, tally);
-=======
-            self.rewrite(epoch, &delta, tally);
->>>>>>> e2e
         }
         match offer {
             Offer::Apply(version) => {
@@ -317,11 +308,7 @@ impl Instrument {
     }
 
     /// The store gets changes that show nothing. The steps of a log stream never change; others would name other ticks.
-<<<<<<< HEAD
     fn rewrite(&mut self, delta: &Timed<Delta>, epoch: u64, tally: &mut Tally) {
-=======
-    fn rewrite(&mut self, epoch: u64, delta: &Timed<Delta>, tally: &mut Tally) {
->>>>>>> e2e
         if self.guard.version().is_none() {
             tally.lane.unanchored += 1;
             return;
