@@ -3,6 +3,7 @@
 //!
 //! Never: a judgement of wall times; only results are compared, and they must be the same.
 
+pub mod batch;
 mod by_hand;
 pub mod checkpoint;
 mod graph;

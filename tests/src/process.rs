@@ -62,13 +62,17 @@ fn find_binary() -> Result<PathBuf> {
 /// # Errors
 /// As of [`binary`].
 pub fn sprag() -> Result<Command> {
-    let mut command = Command::new(binary()?);
+    Ok(command_of(&binary()?))
+}
+
+fn command_of(binary: &Path) -> Command {
+    let mut command = Command::new(binary);
     let ours = |name: &OsStr| name.to_string_lossy().starts_with("SPRAG_") || name == "CLICKHOUSE_URL";
     for (name, _) in env::vars_os().filter(|(name, _)| ours(name)) {
         command.env_remove(name);
     }
     command.stdin(Stdio::null());
-    Ok(command)
+    command
 }
 
 /// Runs a command of the binary to its end.
@@ -134,6 +138,8 @@ impl Drop for Guard {
 /// How a process of the binary is started.
 #[derive(Clone, Debug, Default)]
 pub struct Launch {
+    /// `None` for [`binary`].
+    binary: Option<PathBuf>,
     arguments: Vec<OsString>,
     environment: Vec<(String, String)>,
 }
@@ -144,6 +150,13 @@ impl Launch {
     pub fn run(data_dir: &Path, port: u16) -> Self {
         let launch = Self::default().with(&["run", "--port", &port.to_string(), "--data-dir"]);
         launch.with_path(data_dir)
+    }
+
+    /// Another binary than [`binary`].
+    #[must_use]
+    pub fn with_binary(mut self, binary: &Path) -> Self {
+        self.binary = Some(binary.into());
+        self
     }
 
     /// More arguments.
@@ -174,7 +187,7 @@ impl Launch {
     pub fn spawn(&self) -> Result<Started> {
         let log_directory = tempfile::tempdir()?;
         let log = log_directory.path().join("stderr");
-        let mut command = sprag()?;
+        let mut command = self.binary.as_deref().map_or_else(sprag, |binary| Ok(command_of(binary)))?;
         command.args(&self.arguments).envs(self.environment.iter().cloned());
         let mut child = command.stdout(Stdio::piped()).stderr(File::create(&log)?).spawn()?;
         let stdout = child.stdout.take().context("no standard output")?;

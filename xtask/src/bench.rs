@@ -26,12 +26,24 @@ enum Part {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
     },
+    /// Large batches through the whole binary, against plain inserts.
+    Batch {
+        /// Passed on to the program.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<OsString>,
+    },
 }
 
 pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Result<()> {
     let (program, rest) = match &arguments.part {
         Part::Lane { rest } => ("bench-lane", rest),
         Part::Checkpoint { rest } => ("bench-checkpoint", rest),
+        Part::Batch { rest } => {
+            // What is measured is the binary itself; the program looks for it beside its own.
+            let build = ["build", "--locked", "--release", "-p", "sprag-server", "--bin", "sprag"];
+            process::run(&mut workspace.cargo(&build))?;
+            ("bench-batch", rest)
+        }
     };
     let line = ["run", "--locked", "--release", "-p", "sprag-tests", "--bin", program, "--"];
     process::run(workspace.cargo(&line).args(rest))

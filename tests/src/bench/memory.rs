@@ -1,4 +1,4 @@
-//! Memory that the process holds, as the kernel counts it.
+//! Memory that a process holds, as the kernel counts it.
 //!
 //! Never: an estimate from sizes of types.
 
@@ -18,7 +18,20 @@ pub struct Memory {
 /// # Errors
 /// Where the kernel does not tell (Linux does).
 pub fn memory() -> Result<Memory> {
-    let status = std::fs::read_to_string("/proc/self/status").context("no /proc/self/status")?;
+    of("self")
+}
+
+/// The same of another process.
+///
+/// # Errors
+/// The same, and when it is gone.
+pub(super) fn memory_of(pid: u32) -> Result<Memory> {
+    of(&pid.to_string())
+}
+
+fn of(process: &str) -> Result<Memory> {
+    let path = format!("/proc/{process}/status");
+    let status = std::fs::read_to_string(&path).with_context(|| format!("no {path}"))?;
     let field = |name: &str| -> Result<u64> {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).context("a field is missing")?;
         let kib = line.split_ascii_whitespace().next().context("a field is empty")?;
