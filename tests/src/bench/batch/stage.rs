@@ -93,8 +93,11 @@ impl Stage {
     /// Starts everything; the stream begins behind that height.
     pub(super) fn start(runtime: &Runtime, sprag: &Path, height: u64) -> Result<Self> {
         let emulator = Emulator::start(([127, 0, 0, 1], 0).into())?;
-        emulator.create_topic(HOP_TOPIC)?;
-        emulator.create_subscription(HOP_SUBSCRIPTION, HOP_TOPIC)?;
+        // What is published before its subscription is there would be lost.
+        for (topic, subscription) in [(TOPIC, SUBSCRIPTION), (HOP_TOPIC, HOP_SUBSCRIPTION)] {
+            emulator.create_topic(topic)?;
+            emulator.create_subscription(subscription, topic)?;
+        }
         let data = tempfile::tempdir()?;
         let begin = format!("pubsub.begin_after={height}");
         let launch = Launch::run(data.path(), 0).with_binary(sprag);
