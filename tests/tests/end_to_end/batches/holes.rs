@@ -83,7 +83,7 @@ fn lossy(stage: &Stage, chain: &Chain, launch: &Launch, data: &Path) -> Result<(
     server.await_metric(&state("position"), chain.height(9))?;
     durable(&server, chain.height(9))?;
     let name = chain.after(9).keys().next().cloned().context("no instrument")?;
-    process::until("it goes on, marked", || Ok((feed(&server, &name)?.0 == "GAPPED").then_some(())))?;
+    stage.hearing("it goes on, marked", &chain.batches[9], || Ok(feed(&server, &name)?.0 == "GAPPED"))?;
     assert_eq!(server.metric(&state("lossy"))?, 1);
     Ok((server, watchers))
 }
