@@ -187,11 +187,12 @@ impl BlockFeed {
         let symbols = self.admit(introduced, at, out);
         for ((symbol, known), Changes { mut ticks, .. }) in symbols.into_iter().zip(changes) {
             last_of_each(&mut ticks);
+            // Never below what is shown: a kept book is shown at the end of the stream's beginning, whenever it changed last.
+            let place = known.place.or(self.begun).map_or(place, |shown| shown.max(place));
             self.replace_living(known.symbol, &ticks, batch::height_of(place));
             let sequence = Sequence::Venue { first: place, last: place };
             let snapshot = Snapshot { sequence, scale: SCALE, ticks, window: Window::Whole };
             self.push(known.symbol, at, Body::Snapshot(snapshot), out);
-            let place = known.place.map_or(place, |before| before.max(place));
             self.known.insert(symbol, Known { place: Some(place), ..known });
         }
         Ok(())
