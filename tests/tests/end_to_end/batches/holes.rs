@@ -83,14 +83,14 @@ fn lossy(stage: &Stage, chain: &Chain, launch: &Launch, data: &Path) -> Result<(
     server.await_metric(&state("position"), chain.height(9))?;
     durable(&server, chain.height(9))?;
     let name = chain.after(9).keys().next().cloned().context("no instrument")?;
-    process::until("it goes on, marked", || Ok((feed(&server, &name)?.0 == "GAPPED").then_some(())))?;
+    stage.hearing("it goes on, marked", &chain.batches[9], || Ok(feed(&server, &name)?.0 == "GAPPED"))?;
     assert_eq!(server.metric(&state("lossy"))?, 1);
     Ok((server, watchers))
 }
 
 /// The late batch came, and everything is right again.
 fn healed(stage: &Stage, chain: &Chain, server: &Server, watchers: &Watchers, data: &Path) -> Result<()> {
-    stage.shown(watchers, &chain.after(9), FeedState::Live)?;
+    stage.shown_hearing(watchers, &chain.after(9), FeedState::Live, &chain.batches[9])?;
     told(server, &chain.after(9))?;
     await_gap(data, chain.height(5), chain.height(6), "healed")?;
     assert_eq!(server.metric(&state("lossy"))?, 0);
@@ -153,10 +153,7 @@ fn an_accepted_loss_outlives_a_kill_and_is_rebuilt_after_it() -> Result<()> {
     }
     let server = launch.spawn()?.up()?;
     told(&server, &chain.after(11))?;
-    process::until("it is live", || {
-        stage.publish(&chain.batches[11..])?;
-        Ok((feed(&server, &name)?.0 == "LIVE").then_some(()))
-    })?;
+    stage.hearing("it is live", &chain.batches[11], || Ok(feed(&server, &name)?.0 == "LIVE"))?;
     assert_eq!(server.metric(&state("lossy"))?, 0);
     Ok(())
 }

@@ -22,7 +22,11 @@ use market::{FeedState, batch::BatchKind};
 use pubsub_emulator::Emulator;
 use serde_json::Value;
 use sprag_tests::process::{self, Launch, Server};
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    time::{Duration, Instant},
+};
 use tokio::runtime::Runtime;
 
 pub(super) const STREAM: &str = "neutron-1";
@@ -159,12 +163,22 @@ impl Stage {
         state: FeedState,
         again: &GeneratedBatch,
     ) -> Result<()> {
-        let shown = process::until(&format!("the books {state:?}"), || {
-            self.publish([again])?;
-            std::thread::sleep(process::POLL_EVERY);
-            Ok(watchers.all_show(books, state).then_some(()))
-        });
+        let shown = self.hearing(&format!("the books {state:?}"), again, || Ok(watchers.all_show(books, state)));
         shown.with_context(|| watchers.told())
+    }
+
+    /// Waits for a condition, while a batch that is known comes again now and then: seldom enough for the stream to count
+    /// as caught up between two of them, often enough not to be silent.
+    pub(super) fn hearing(&self, what: &str, again: &GeneratedBatch, holds: impl Fn() -> Result<bool>) -> Result<()> {
+        const EVERY: Duration = Duration::from_millis(1_500);
+        let mut published: Option<Instant> = None;
+        process::until(what, || {
+            if published.is_none_or(|published| published.elapsed() > EVERY) {
+                self.publish([again])?;
+                published = Some(Instant::now());
+            }
+            Ok(holds()?.then_some(()))
+        })
     }
 
     /// Waits until all receivers show these books, in that state.

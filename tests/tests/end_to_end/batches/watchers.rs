@@ -146,11 +146,8 @@ impl Follower {
     fn take(&self, terminal: &Terminal, notice: &Notice) {
         match notice {
             Notice::BookChanged { instrument, version } => self.book(terminal, instrument, *version),
-            // A server that has just begun tells of an instrument without a book yet, at 0:0, and is refused.
-            Notice::RegressionRefused { offered, .. } if *offered == Version::new(0, 0) => {}
-            Notice::DigestMismatch { .. } | Notice::RegressionRefused { .. } => {
-                self.seen.lock().unwrap().broken.push(format!("{notice:?}"));
-            }
+            // What a server that has just begun offers is refused where more was shown already: it is not seen.
+            Notice::DigestMismatch { .. } => self.seen.lock().unwrap().broken.push(format!("{notice:?}")),
             _ => {}
         }
     }
@@ -161,7 +158,14 @@ impl Follower {
         let ticks = [side(Side::Bid), side(Side::Ask)];
         let mut seen = self.seen.lock().unwrap();
         seen.shown += 1;
-        let fault = self.truth.as_ref().and_then(|truth| truth.fault(instrument, height_of(version.seq), &ticks));
+        // A book that is still being put together from the store is marked as such.
+        let feed = terminal.session().feed(instrument, terminal.now_ms());
+        let whole = feed.is_some_and(|feed| feed.state != FeedState::Syncing);
+        let fault = self
+            .truth
+            .as_ref()
+            .filter(|_| whole)
+            .and_then(|truth| truth.fault(instrument, height_of(version.seq), &ticks));
         seen.broken.extend(fault.map(|fault| format!("{version}: {fault}")));
         let mut screen = self.screen.lock().unwrap();
         let shown = screen.entry(Arc::clone(instrument)).or_default();
