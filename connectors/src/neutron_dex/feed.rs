@@ -44,6 +44,9 @@ struct Known {
     place: Option<u64>,
 }
 
+/// A block's instruments by symbol, each with the event that lists it if it is new.
+type Introduced = Vec<(Box<str>, Known, Option<Event>)>;
+
 /// Where a tranche has reserves.
 type Living = HashMap<TrancheId, Vec<(SymbolId, Side, i64)>>;
 
@@ -245,7 +248,7 @@ impl BlockFeed {
     }
 
     /// The block's instruments in the order of its pairs, each with the event that lists it if it is new.
-    fn introduced(&self, block: &Block, at: At) -> Result<Vec<(Box<str>, Known, Option<Event>)>, Undecodable> {
+    fn introduced(&self, block: &Block, at: At) -> Result<Introduced, Undecodable> {
         let of = |(token_zero, token_one): &(Box<str>, Box<str>)| {
             let symbol = message::symbol(token_zero, token_one);
             if let Some(known) = self.known.get(&*symbol) {
@@ -281,12 +284,7 @@ impl BlockFeed {
     }
 
     /// Introduces what is new: an empty book up to where the stream is known.
-    fn admit(
-        &mut self,
-        introduced: Vec<(Box<str>, Known, Option<Event>)>,
-        at: At,
-        out: &mut Vec<Event>,
-    ) -> Vec<(Box<str>, Known)> {
+    fn admit(&mut self, introduced: Introduced, at: At, out: &mut Vec<Event>) -> Vec<(Box<str>, Known)> {
         let mut symbols = Vec::with_capacity(introduced.len());
         for (symbol, known, listed) in introduced {
             symbols.push((symbol.clone(), known));

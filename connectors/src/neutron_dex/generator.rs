@@ -48,7 +48,7 @@ pub enum Dialect {
 }
 
 /// What is made up.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DexOptions {
     /// The one source of everything that happens.
     pub seed: u64,

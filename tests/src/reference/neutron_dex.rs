@@ -124,8 +124,8 @@ fn in_order<'a>(results: &'a Value, counts: &mut Counts) -> Vec<(&'a Value, bool
     let list = |name: &str| results[name].as_array().map_or(&[][..], Vec::as_slice);
     let before = |event: &&Value| {
         // In this shape names have never been in base64.
-        let modes = event["attributes"].as_array().into_iter().flatten().filter(|at| at["key"] == "mode");
-        modes.last().is_some_and(|mode| mode["value"] == "BeginBlock" || mode["value"] == "PreBlock")
+        let mut modes = event["attributes"].as_array().into_iter().flatten().filter(|at| at["key"] == "mode");
+        modes.next_back().is_some_and(|mode| mode["value"] == "BeginBlock" || mode["value"] == "PreBlock")
     };
     let (begin, end): (Vec<_>, Vec<_>) = list("finalize_block_events").iter().partition(before);
     let mut all: Vec<(&Value, bool)> =

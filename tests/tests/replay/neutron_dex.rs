@@ -192,8 +192,11 @@ fn content(name: &str) -> Option<String> {
     Some(text)
 }
 
+/// A book's name, then its bids and asks: keys and reserves.
+type Stated<'a> = (&'a str, [&'a [(&'a str, &'a str)]; 2]);
+
 /// A recorded or derived block, and what it comes to.
-fn comes_to(name: &str, height: u64, right: Counts, books: &[(&str, [&[(&str, &str)]; 2])]) {
+fn comes_to(name: &str, height: u64, right: Counts, books: &[Stated<'_>]) {
     let Some(text) = content(name) else { return };
     let block = decode_block(text.as_bytes()).unwrap();
     let ticks = u64::try_from(block.ticks.len()).unwrap();

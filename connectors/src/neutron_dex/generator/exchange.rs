@@ -263,7 +263,7 @@ impl Pair {
     /// What a transaction that fails would have done: nothing of it holds.
     pub(super) fn in_vain(&mut self, chance: &mut Chance) -> Vec<Resting> {
         let Some(key) = self.draw(chance) else { return Vec::new() };
-        let new = Key { maker: Maker::Tranche("invain".into()), ..key.clone() };
+        let new = Key { maker: Maker::Tranche("invain".into()), ..key };
         vec![Resting::at(key, U256::ZERO), Resting::at(new, chance.reserves())]
     }
 }

@@ -60,7 +60,7 @@ impl Chain {
     pub(super) fn of_ticks(&mut self, ticks: usize) -> impl Iterator<Item = Result<Prepared>> {
         let mut options = DexOptions { events_per_block: ticks, ..self.options.clone() };
         loop {
-            let probes = DexGenerator::new(options.clone()).take(PROBES);
+            let probes = DexGenerator::new(options).take(PROBES);
             let bytes = probes.map(|batch| batch.content.len()).max().unwrap_or(0);
             if bytes <= ROOM {
                 break;
