@@ -127,7 +127,7 @@ mod tests {
             assert!(matches!(request, ToServer::Unsubscribe(_)));
         }
         assert_eq!(subscriptions.asked.len(), 1);
-        let long = SubscriptionItem { channel: Channel::Book, pattern: "x".repeat(257).into() };
-        assert_eq!(subscriptions.add(&[long]), Err(SubscribeError::PatternTooLong { bytes: 257 }));
+        let long = SubscriptionItem { channel: Channel::Book, pattern: "x".repeat(513).into() };
+        assert_eq!(subscriptions.add(&[long]), Err(SubscribeError::PatternTooLong { bytes: 513 }));
     }
 }

@@ -254,9 +254,16 @@ fn endpoint(text: &str, scheme: &str) -> Result<Box<str>, AddressError> {
     let uri: hyper::Uri = format!("{scheme}://{host}").parse().map_err(|_| AddressError)?;
     let good = matches!(scheme, "http" | "https")
         && uri.authority().is_some_and(|authority| !authority.host().is_empty() && !authority.as_str().contains('@'))
+        && uri.authority().is_some_and(|authority| has_port(authority.as_str()))
         && uri.path() == "/"
         && uri.query().is_none();
     if good { Ok(format!("{scheme}://{host}").into()) } else { Err(AddressError) }
+}
+
+/// Whether what stands behind the last colon, if one does, is a port; a colon in brackets is of an address.
+fn has_port(authority: &str) -> bool {
+    let port = authority.rsplit_once(':').filter(|(_, rest)| !rest.contains(']'));
+    port.is_none_or(|(_, port)| port.parse::<u16>().is_ok())
 }
 
 #[cfg(test)]

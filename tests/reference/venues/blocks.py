@@ -86,6 +86,7 @@ def attributes(event):
     """By name, the last of each; of base64 where the names are."""
     texts = [(at.get("key"), at.get("value")) for at in event.get("attributes") or []]
     texts = [(key, value) for key, value in texts if key is not None and value is not None]
-    if any(key == base64.b64encode(b"TokenZero").decode() for key, _ in texts):
+    coded = [base64.b64encode(name).decode() for name in (b"module", b"TokenZero")]
+    if any(key in coded for key, _ in texts):
         texts = [(base64.b64decode(key).decode(), base64.b64decode(value).decode()) for key, value in texts]
     return dict(texts)

@@ -146,7 +146,7 @@ fn attributes(event: &Value) -> Result<BTreeMap<String, String>> {
     let listed = event["attributes"].as_array().map_or(&[][..], Vec::as_slice);
     let texts = listed.iter().filter_map(|at| at["key"].as_str().zip(at["value"].as_str()));
     let texts: Vec<(&str, &str)> = texts.collect();
-    let coded = texts.iter().any(|(key, _)| decoded(key).is_ok_and(|name| name == "TokenZero"));
+    let coded = texts.iter().any(|(key, _)| decoded(key).is_ok_and(|name| name == "module" || name == "TokenZero"));
     texts
         .into_iter()
         .map(|(key, value)| Ok(if coded { (decoded(key)?, decoded(value)?) } else { (key.into(), value.into()) }))
