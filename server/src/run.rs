@@ -207,10 +207,7 @@ pub async fn run(
     halt::point("epoch-reserved");
     let tranches = Arc::clone(&streams.tranches);
     let mut part = open_sink(store, config, epoch, (&directory, streams));
-    let live = live_venues(config);
-    let listings = subscribed(listings(config, &directory), &live);
-    let listings = told(listings, &source::venue_listings(&live).await);
-    let listings = listings.with_epochs(kept.epochs, epoch).with_tranches(tranches);
+    let listings = known_listings(config, &directory).await.with_epochs(kept.epochs, epoch).with_tranches(tranches);
     let listings = Arc::new(if epoch > FIRST_BLOCK { listings.after_others() } else { listings });
 
     let (logged, kept_books): (Vec<_>, Vec<_>) = kept.instruments.into_iter().partition(|kept| kept.restored.from_log);
@@ -255,6 +252,13 @@ pub async fn run(
     serving.abort();
     // What ended the run comes first; what went wrong on the way down may only be its consequence.
     ended.and(down)
+}
+
+/// Listings with all that configuration and venues say of instruments.
+async fn known_listings(config: &Config, directory: &Arc<Directory>) -> Listings {
+    let live = live_venues(config);
+    let listings = subscribed(listings(config, directory), &live);
+    told(listings, &source::venue_listings(&live).await)
 }
 
 /// The batch stream that is configured, if any.

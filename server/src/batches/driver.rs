@@ -316,9 +316,7 @@ impl Driver {
         {
             self.decoding += 1;
             let bytes_max = self.options.content_bytes_max;
-            self.tasks.spawn_blocking(move || {
-                Done::Decoded(tasks::decode(arrived, bytes_max).map(Box::new).map_err(Box::new))
-            });
+            self.tasks.spawn_blocking(move || Done::Decoded(tasks::decode(arrived, bytes_max)));
         }
         self.arrivals.unstick();
         for (name, receipts) in self.arrivals.stale((self.now_ns)()) {

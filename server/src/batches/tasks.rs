@@ -67,13 +67,13 @@ fn tell(error: &BatchLogError, what: &str) {
 }
 
 /// Decodes a batch; to be called on a blocking thread.
-pub(super) fn decode(arrived: Arrived, content_bytes_max: usize) -> Result<Decoded, (Arrived, BatchError)> {
+pub(super) fn decode(arrived: Arrived, content_bytes_max: usize) -> Result<Box<Decoded>, Box<(Arrived, BatchError)>> {
     match decoded(&arrived, content_bytes_max) {
         Ok((content, block)) => {
             let Arrived { header, original } = arrived;
-            Ok(Decoded { header, original, content: content.into(), block: Arc::new(block) })
+            Ok(Box::new(Decoded { header, original, content: content.into(), block: Arc::new(block) }))
         }
-        Err(error) => Err((arrived, error)),
+        Err(error) => Err(Box::new((arrived, error))),
     }
 }
 

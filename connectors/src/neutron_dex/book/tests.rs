@@ -1,4 +1,6 @@
 //! What single events tell, and what is refused of them.
+//!
+//! Never: a right value that the code under test has made.
 
 use super::*;
 

@@ -1,4 +1,6 @@
 //! Which events blocks come to, and what becomes of captures with holes.
+//!
+//! Never: a right value that the code under test has made.
 
 use super::*;
 use crate::{

@@ -1,4 +1,6 @@
 //! That the generator does what its options say; that decoders agree with it is tested with the references.
+//!
+//! Never: a right value that the code under test has made.
 
 use super::*;
 use foldhash::HashSet;

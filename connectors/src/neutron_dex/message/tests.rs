@@ -1,4 +1,6 @@
 //! What whole documents come to, in each dialect, and which are refused as a whole.
+//!
+//! Never: a right value that the code under test has made.
 
 use super::*;
 use base64::{Engine, prelude::BASE64_STANDARD};

@@ -53,12 +53,12 @@ impl Chain {
 
     /// Blocks of that many bytes, about.
     pub(super) fn of_bytes(&mut self, bytes_target: usize) -> impl Iterator<Item = Result<Prepared>> {
-        self.blocks(DexOptions { bytes_target, events_per_block: TICKS_MAX, ..self.options.clone() })
+        self.blocks(DexOptions { bytes_target, events_per_block: TICKS_MAX, ..self.options })
     }
 
     /// Blocks of that many `TickUpdate`s, or of as many as fit a content.
     pub(super) fn of_ticks(&mut self, ticks: usize) -> impl Iterator<Item = Result<Prepared>> {
-        let mut options = DexOptions { events_per_block: ticks, ..self.options.clone() };
+        let mut options = DexOptions { events_per_block: ticks, ..self.options };
         loop {
             let probes = DexGenerator::new(options).take(PROBES);
             let bytes = probes.map(|batch| batch.content.len()).max().unwrap_or(0);

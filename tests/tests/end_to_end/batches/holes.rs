@@ -99,7 +99,7 @@ fn healed(stage: &Stage, chain: &Chain, server: &Server, watchers: &Watchers, da
     stage.publish(&chain.batches[10..])?;
     let last = chain.batches.len() - 1;
     stage.shown(watchers, &chain.after(last), FeedState::Live)?;
-    durable(&server, chain.height(last))?;
+    durable(server, chain.height(last))?;
     kept(data, &chain.after(last))?;
     stage.drained()
 }

@@ -223,12 +223,15 @@ pub(super) fn number(data_dir: &Path, query: &str) -> Result<u64> {
     Ok(text.parse()?)
 }
 
+/// Books by name: bids and asks, each with its tick index and what rests.
+type StoredBooks = BTreeMap<String, [Vec<(i64, String)>; 2]>;
+
 /// The live books in the store.
-pub(super) fn stored(data_dir: &Path) -> Result<BTreeMap<String, [Vec<(i64, String)>; 2]>> {
+pub(super) fn stored(data_dir: &Path) -> Result<StoredBooks> {
     let query = "SELECT symbol, asset_in = asset_1 AS bid, toString(tick_index) AS price, toString(sum(reserves)) AS quantity \
                  FROM tick_state FINAL WHERE reserves_zero = 0 GROUP BY symbol, bid, tick_index \
                  ORDER BY symbol, bid, if(bid, -tick_index, tick_index)";
-    let mut books: BTreeMap<String, [Vec<(i64, String)>; 2]> = BTreeMap::new();
+    let mut books = StoredBooks::new();
     for row in ask(data_dir, query)? {
         let text = |name: &str| row[name].as_str().with_context(|| format!("no {name} in {row}"));
         let book = books.entry(format!("neutron_dex/{}", text("symbol")?)).or_default();
