@@ -42,7 +42,7 @@ const TURN: Duration = Duration::from_millis(10);
 const DECODING_MAX: usize = 2;
 
 /// How long writes that are under way are waited for at the end; what is not safe then comes again.
-const END_MAX: Duration = Duration::from_secs(2);
+const END_MAX: Duration = Duration::from_millis(500);
 
 /// What a task did.
 pub(super) enum Done {
@@ -394,9 +394,10 @@ impl Driver {
                 Ok(None) | Err(_) => break,
             }
         }
+        // What is still in hand goes back once the stream is closed: given back before, it would come again on it.
+        pull.shutdown().await;
         self.tasks.abort_all();
         self.held.clear();
         self.arrivals.clear();
-        pull.shutdown().await;
     }
 }
