@@ -42,7 +42,6 @@ struct Part {
     message_id: Box<str>,
     published_ns: u64,
     received_ns: u64,
-    attempt: u32,
     receipt: Receipt,
 }
 
@@ -81,15 +80,13 @@ impl Arrivals {
     pub(super) fn take(&mut self, pulled: Pulled) -> Taken {
         // The service's own count of deliveries has those in it that nothing was wrong with.
         let Pulled { attributes, data, message_id, published_ns, received_ns, lease, .. } = pulled;
-        let attempt = 0;
         let header = BatchHeader::parse(|name| attributes.get(name).map(String::as_str)).map_err(BatchError::from);
         let of_stream = header.and_then(|header| {
             let right = header.stream == self.stream;
             let other = || BatchError::Stream { found: header.stream.clone(), wanted: self.stream.clone() };
             if right { Ok(header) } else { Err(other()) }
         });
-        let part =
-            Part { attributes, message_id, published_ns, received_ns, attempt, receipt: Receipt::Message(lease) };
+        let part = Part { attributes, message_id, published_ns, received_ns, receipt: Receipt::Message(lease) };
         let header = match of_stream {
             Ok(header) => header,
             Err(error) => return Taken::Poison(original(vec![data], vec![part]), error),
@@ -212,7 +209,6 @@ fn original(data: Vec<bytes::Bytes>, parts: Vec<Part>) -> Original {
         }
         original.published_ns = original.published_ns.max(part.published_ns);
         original.received_ns = original.received_ns.max(part.received_ns);
-        original.attempt = original.attempt.max(part.attempt);
         original.receipts.push(part.receipt);
     }
     if original.data.len() > 1 {

@@ -33,12 +33,25 @@ pub(super) struct Original {
     pub(super) message_id: Box<str>,
     pub(super) published_ns: u64,
     pub(super) received_ns: u64,
-    /// How often it came, this time included; 0 if only we can count it.
+    /// How often a dead letter was tried, this time included; 0 of what the subscription brought.
     pub(super) attempt: u32,
     pub(super) receipts: Vec<Receipt>,
 }
 
 impl Original {
+    /// A batch of the log, as it is there or on its way there.
+    pub(super) fn of_log(message_id: Box<str>, times: BatchTimes, content: Bytes) -> Self {
+        Self {
+            attributes: BTreeMap::new(),
+            data: vec![content],
+            message_id,
+            published_ns: times.published_ns,
+            received_ns: times.received_ns,
+            attempt: 1,
+            receipts: Vec::new(),
+        }
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.data.iter().map(Bytes::len).sum()
     }
@@ -248,15 +261,8 @@ impl Held {
         let entry = self.entries.get_mut(&key(name))?;
         let content = entry.content.take()?;
         self.bytes = self.bytes.saturating_sub(content.len());
-        let original = Original {
-            attributes: BTreeMap::new(),
-            data: vec![content],
-            message_id: entry.message_id.clone(),
-            published_ns: entry.times.published_ns,
-            received_ns: entry.times.received_ns,
-            attempt: 1,
-            receipts: std::mem::take(&mut entry.receipts),
-        };
+        let receipts = std::mem::take(&mut entry.receipts);
+        let original = Original { receipts, ..Original::of_log(entry.message_id.clone(), entry.times, content) };
         self.is_logged(name);
         Some(original)
     }

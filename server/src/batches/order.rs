@@ -161,12 +161,7 @@ impl Driver {
                 count(&self.numbers.duplicates);
                 self.settle(decoded.original.receipts);
             }
-            Err(known) => {
-                let height = name.height;
-                let error =
-                    known.map_or(BatchError::Contradicts { height }, |known| BatchError::Conflict { height, known });
-                self.refuse(decoded.original, &error);
-            }
+            Err(known) => self.refuse(decoded.original, &no_place(name.height, known)),
         }
     }
 
@@ -194,9 +189,7 @@ impl Driver {
             let height = name.height;
             // Somebody else writes this log: what is shown may be another batch than what is kept.
             tracing::error!(height, "the log has another batch at a height that this process has taken");
-            let error =
-                known.map_or(BatchError::Contradicts { height }, |known| BatchError::Conflict { height, known });
-            return self.unusable(name, None, &error);
+            return self.unusable(name, None, &no_place(height, known));
         }
         let receipts = self.held.logged(name, self.options.memory_bytes / 2);
         self.settle(receipts);
@@ -641,6 +634,11 @@ impl Driver {
         }
         self.poll_letters();
     }
+}
+
+/// Why a batch has no place at a height: another one is there, or none belongs there.
+fn no_place(height: u64, known: Option<BatchId>) -> BatchError {
+    known.map_or(BatchError::Contradicts { height }, |known| BatchError::Conflict { height, known })
 }
 
 /// What was wrong, with its causes.

@@ -2,7 +2,7 @@
 //!
 //! Never: a batch held in memory after it was put in.
 
-use connectors::neutron_dex::{Block, BlockTick};
+use connectors::neutron_dex::{Block, BlockTick, message::symbol};
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use market::{
     Side, U256,
@@ -85,7 +85,7 @@ impl Rebuilding {
     }
 
     fn pair(&mut self, token_0: &str, token_1: &str) -> Arc<str> {
-        let name: Arc<str> = format!("{token_0}<>{token_1}").into();
+        let name: Arc<str> = symbol(token_0, token_1).into();
         self.pairs.entry(Arc::clone(&name)).or_insert_with(|| (token_0.into(), token_1.into()));
         name
     }

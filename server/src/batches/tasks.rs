@@ -9,7 +9,9 @@ use super::{
     rebuild::{Begun, Rebuilding, Rebuilt},
 };
 use connectors::{
-    clickhouse::batch_log::{BatchLog, BatchLogError, DeadLetter, DeadState, Gap, GapState, Logged, LoggedBatch},
+    clickhouse::batch_log::{
+        BatchLog, BatchLogError, DeadLetter, DeadState, Gap, GapState, Logged, LoggedBatch, LoggedContent,
+    },
     neutron_dex::{Block, message},
     pubsub::{
         content,
@@ -124,26 +126,14 @@ pub(super) async fn read_logged(
 ) -> Result<(BatchTimes, Arc<Block>), Unreadable> {
     let found = insist(numbers, "read the log", || log.read(name.height, name.kind)).await;
     let Ok(Some(found)) = found else { return Err(Unreadable::Missing) };
-    let times =
-        BatchTimes { block_ns: found.block_time_ns, published_ns: found.published_ns, received_ns: found.received_ns };
-    let original = |content: Vec<u8>| {
-        Box::new(Original {
-            attributes: std::collections::BTreeMap::new(),
-            data: vec![content.into()],
-            message_id: format!("log/{}", name.height).into(),
-            published_ns: times.published_ns,
-            received_ns: times.received_ns,
-            attempt: 1,
-            receipts: Vec::new(),
-        })
-    };
+    let times = times_of(&found);
     let decoding = tokio::task::spawn_blocking(move || {
         let block = read(name.kind, &found.content);
         (found.content, block)
     });
     match decoding.await {
         Ok((_, Ok(block))) => Ok((times, Arc::new(block))),
-        Ok((content, Err(error))) => Err(Unreadable::Undecodable(original(content), error)),
+        Ok((content, Err(error))) => Err(Unreadable::Undecodable(Box::new(logged(name, times, content)), error)),
         Err(_) => Err(Unreadable::Missing),
     }
 }
@@ -215,15 +205,15 @@ pub(super) async fn is_dead(log: &BatchLog, numbers: &BatchNumbers, name: BatchN
 /// A batch of the log as it is there, for the dead letters.
 pub(super) async fn original_of(log: &BatchLog, numbers: &BatchNumbers, name: BatchName) -> Option<Original> {
     let found = insist(numbers, "read the log", || log.read(name.height, name.kind)).await.ok().flatten()?;
-    Some(Original {
-        attributes: std::collections::BTreeMap::new(),
-        data: vec![found.content.into()],
-        message_id: format!("log/{}", name.height).into(),
-        published_ns: found.published_ns,
-        received_ns: found.received_ns,
-        attempt: 1,
-        receipts: Vec::new(),
-    })
+    Some(logged(name, times_of(&found), found.content))
+}
+
+fn times_of(found: &LoggedContent) -> BatchTimes {
+    BatchTimes { block_ns: found.block_time_ns, published_ns: found.published_ns, received_ns: found.received_ns }
+}
+
+fn logged(name: BatchName, times: BatchTimes, content: Vec<u8>) -> Original {
+    Original::of_log(format!("log/{}", name.height).into(), times, content.into())
 }
 
 /// Rebuilds a stream: the state where it begins, then every block of the log up to the position. `late` names the blocks
