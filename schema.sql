@@ -1,9 +1,10 @@
--- Sprag's store. Applied at every start; each statement does nothing where its object exists already.
+-- Sprag's store, schema 4. Applied at every start; each statement does nothing where its object exists already.
 -- Meanings and limits: docs/STORE.md. What the program expects of these tables is checked before any data is written
--- (connectors/src/clickhouse/schema.rs), so a change here is a change there.
+-- (connectors/src/clickhouse/schema/), so a change here is a change there, and a migration beside it.
 --
 -- Times are nanoseconds. `updated_at` is the venue's clock, and 1970-01-01 means that the venue gave none.
--- `ingestion_timestamp` is our clock at reception; a replay keeps that of the capture.
+-- `ingestion_timestamp` is our clock at reception; a replay keeps that of the capture. `shown_at` is the close of the cut
+-- with which the change was shown; 1970-01-01 in rows that were not shown as they were written.
 -- `version` is (epoch << 64) | seq; of a batch stream seq is (height << 30) | ordinal. Numbers are whole steps: the value is
 -- steps * 10^exponent. A price exponent of -128 says that the price is 1.0001^tick_index.
 
@@ -50,6 +51,7 @@ CREATE TABLE IF NOT EXISTS tick_updates
     quantity_exponent Int8,
     updated_at DateTime64(9, 'UTC'),
     ingestion_timestamp DateTime64(9, 'UTC'),
+    shown_at DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1)),
     raw_id String,
     price Nullable(Decimal(76, 38)) ALIAS if(price_exponent < -38, NULL, toDecimal256OrNull(concat(toString(tick_index), 'e', toString(price_exponent)), 38)),
     quantity Nullable(Decimal(76, 38)) ALIAS toDecimal256OrNull(concat(toString(reserves), 'e', toString(quantity_exponent)), 38),
@@ -60,7 +62,8 @@ ENGINE = MergeTree
 ORDER BY (asset_0, asset_1, venue, version, asset_in, tick_index)
 SETTINGS non_replicated_deduplication_window = 10000;
 
--- The current state of every tick. Read it with FINAL and `reserves_zero = 0`.
+-- The current state of every tick. Read it with FINAL and `reserves_zero = 0`. Its rows, those of dead ticks too, are
+-- never cleaned up by a merge or a TTL: that would let an older row live again (docs/adr/0017-the-sweep.md).
 CREATE TABLE IF NOT EXISTS tick_state
 (
     venue LowCardinality(String),
@@ -84,13 +87,54 @@ CREATE TABLE IF NOT EXISTS tick_state
 )
 ENGINE = ReplacingMergeTree(version, reserves_zero)
 ORDER BY (asset_0, asset_1, venue, asset_in, tick_index, fee, tranche_key)
-SETTINGS index_granularity = 1024, non_replicated_deduplication_window = 10000;
+SETTINGS index_granularity = 1024, non_replicated_deduplication_window = 10000, min_age_to_force_merge_seconds = 600;
 
+-- Up to which version the rows of dead ticks of an instrument were removed from `tick_state`: nothing that lives may come
+-- in below it any more. Read it with FINAL.
+CREATE TABLE IF NOT EXISTS tick_floors
+(
+    venue LowCardinality(String),
+    symbol LowCardinality(String),
+    asset_0 LowCardinality(String),
+    asset_1 LowCardinality(String),
+    version UInt128,
+    set_at DateTime64(9, 'UTC')
+)
+ENGINE = ReplacingMergeTree(version)
+ORDER BY (asset_0, asset_1, venue, symbol)
+SETTINGS index_granularity = 1024, non_replicated_deduplication_window = 10000, min_age_to_force_merge_seconds = 600;
+
+-- A tombstone always comes in; a row that lives does above the floor only, so that none can live again.
 CREATE MATERIALIZED VIEW IF NOT EXISTS tick_state_fill TO tick_state AS
 SELECT
     venue, symbol, asset_0, asset_1, asset_in, tick_index, fee, tranche_key, reserves, reserves_zero, version,
     price_exponent, quantity_exponent, updated_at, ingestion_timestamp
-FROM tick_updates;
+FROM tick_updates
+LEFT JOIN
+(
+    SELECT venue, symbol, asset_0, asset_1, max(version) AS floor
+    FROM tick_floors
+    GROUP BY venue, symbol, asset_0, asset_1
+) AS floors USING (venue, symbol, asset_0, asset_1)
+WHERE reserves_zero = 1 OR version > floor;
+
+-- Rows of `tick_state` that a sweep is about to remove; `newest` tells a dead tick's tombstone from what it replaced. Empty
+-- between sweeps.
+CREATE TABLE IF NOT EXISTS swept_rows
+(
+    sweep UInt64,
+    asset_0 LowCardinality(String),
+    asset_1 LowCardinality(String),
+    venue LowCardinality(String),
+    asset_in LowCardinality(String),
+    tick_index Int64,
+    fee UInt32,
+    tranche_key String,
+    version UInt128,
+    newest UInt8
+)
+ENGINE = MergeTree
+ORDER BY (sweep, newest, asset_0, asset_1, venue, asset_in, tick_index, fee, tranche_key, version);
 
 -- The greatest version of every instrument. Read it with FINAL.
 CREATE TABLE IF NOT EXISTS instrument_version
@@ -107,7 +151,7 @@ CREATE TABLE IF NOT EXISTS instrument_version
 )
 ENGINE = ReplacingMergeTree(version)
 ORDER BY (asset_0, asset_1, venue, symbol)
-SETTINGS index_granularity = 1024, non_replicated_deduplication_window = 10000;
+SETTINGS index_granularity = 1024, non_replicated_deduplication_window = 10000, min_age_to_force_merge_seconds = 600;
 
 -- One row per instrument of an insert; the tuple compares by its first part, the version.
 CREATE MATERIALIZED VIEW IF NOT EXISTS instrument_version_fill TO instrument_version AS
@@ -138,7 +182,7 @@ CREATE TABLE IF NOT EXISTS book_snapshots
 )
 ENGINE = ReplacingMergeTree(version)
 ORDER BY (asset_0, asset_1, venue, symbol)
-SETTINGS index_granularity = 1024, non_replicated_deduplication_window = 10000;
+SETTINGS index_granularity = 1024, non_replicated_deduplication_window = 10000, min_age_to_force_merge_seconds = 600;
 
 CREATE MATERIALIZED VIEW IF NOT EXISTS book_snapshots_fill TO book_snapshots AS
 SELECT
@@ -174,7 +218,7 @@ CREATE TABLE IF NOT EXISTS trades
 )
 ENGINE = ReplacingMergeTree
 ORDER BY (asset_0, asset_1, venue, trade_id)
-SETTINGS non_replicated_deduplication_window = 10000;
+SETTINGS non_replicated_deduplication_window = 10000, min_age_to_force_merge_seconds = 600;
 
 -- One-minute candles by the venue's clock, in the venue's trade order.
 CREATE VIEW IF NOT EXISTS candles AS
@@ -216,7 +260,7 @@ CREATE TABLE IF NOT EXISTS batch_cursors
 )
 ENGINE = ReplacingMergeTree(height)
 ORDER BY (venue, stream)
-SETTINGS non_replicated_deduplication_window = 10000;
+SETTINGS non_replicated_deduplication_window = 10000, min_age_to_force_merge_seconds = 600;
 
 -- Missing batches: those above `after` and up to `through`. `state` is `open`, `filled`, `accepted`, `healed`; the last one
 -- counts. Read it with FINAL.
@@ -234,7 +278,7 @@ CREATE TABLE IF NOT EXISTS batch_gaps
 )
 ENGINE = ReplacingMergeTree(changed_at)
 ORDER BY (venue, stream, after, through)
-SETTINGS non_replicated_deduplication_window = 10000;
+SETTINGS non_replicated_deduplication_window = 10000, min_age_to_force_merge_seconds = 600;
 
 -- Batches that could not be taken, with the bytes as they came. `state` is `dead`, `replay` (an operator wants it tried
 -- again), `replayed`; the last one counts. Read it with FINAL.
@@ -256,4 +300,83 @@ CREATE TABLE IF NOT EXISTS dead_letters
 )
 ENGINE = ReplacingMergeTree(changed_at)
 ORDER BY id
+SETTINGS non_replicated_deduplication_window = 10000, min_age_to_force_merge_seconds = 600;
+
+-- Versions of an instrument between which the history lacks changes, because the store was behind by more than its bound:
+-- of every tick the last one is there, so that the state is right, and those before it are not.
+CREATE TABLE IF NOT EXISTS history_gaps
+(
+    venue LowCardinality(String),
+    symbol LowCardinality(String),
+    asset_0 LowCardinality(String),
+    asset_1 LowCardinality(String),
+    after UInt128,
+    through UInt128,
+    changes UInt64,
+    reason LowCardinality(String),
+    noted_at DateTime64(9, 'UTC')
+)
+ENGINE = MergeTree
+ORDER BY (asset_0, asset_1, venue, symbol, after)
+SETTINGS non_replicated_deduplication_window = 10000;
+
+-- What the audits compared: one row of each.
+CREATE TABLE IF NOT EXISTS audits
+(
+    audit UInt64,
+    host LowCardinality(String),
+    begun_at DateTime64(9, 'UTC'),
+    ended_at DateTime64(9, 'UTC'),
+    instruments UInt32,
+    instruments_skipped UInt32,
+    compared_ticks UInt64,
+    skipped_ticks UInt64,
+    divergent_ticks UInt64,
+    corrected_ticks UInt64
+)
+ENGINE = MergeTree
+ORDER BY (begun_at, host, audit)
+SETTINGS non_replicated_deduplication_window = 10000;
+
+-- What the audits found: ticks of which live state and `tick_state` differ, at the live version, with what `tick_updates`
+-- says. A version of 0 says that there is no such row. `kind` is `changed`, `missing`, `phantom` or `ahead`, `verdict` is
+-- `store_wrong` or `live_in_doubt`, `action` is `rewritten`, `removed`, `resynced` or `noted`.
+CREATE TABLE IF NOT EXISTS audit_evidence
+(
+    audit UInt64,
+    host LowCardinality(String),
+    found_at DateTime64(9, 'UTC'),
+    venue LowCardinality(String),
+    symbol LowCardinality(String),
+    asset_0 LowCardinality(String),
+    asset_1 LowCardinality(String),
+    asset_in LowCardinality(String),
+    tick_index Int64,
+    fee UInt32,
+    tranche_key String,
+    live_version UInt128,
+    live_reserves UInt256,
+    state_version UInt128,
+    state_reserves UInt256,
+    history_version UInt128,
+    history_reserves UInt256,
+    kind LowCardinality(String),
+    verdict LowCardinality(String),
+    action LowCardinality(String),
+    explanation String
+)
+ENGINE = MergeTree
+ORDER BY (found_at, venue, symbol, asset_in, tick_index, fee, tranche_key)
+SETTINGS non_replicated_deduplication_window = 10000;
+
+-- The migrations that this database has seen. Read it with FINAL.
+CREATE TABLE IF NOT EXISTS schema_migrations
+(
+    number UInt32,
+    name String,
+    applied_by String,
+    applied_at DateTime64(9, 'UTC')
+)
+ENGINE = ReplacingMergeTree(applied_at)
+ORDER BY number
 SETTINGS non_replicated_deduplication_window = 10000;

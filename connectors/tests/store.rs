@@ -48,6 +48,7 @@ const LARGE_IDS: [u64; 2] = [8_389_765_929_445_198_309, 9_007_199_254_740_993];
 const SCALE: Scale = Scale { price: -2, quantity: -8 };
 /// `2023-11-14 22:13:20.345678901` by the venue's clock.
 const VENUE_NS: u64 = 1_700_000_000_345_678_901;
+const SHOWN_NS: u64 = 1_700_000_000_360_000_000;
 const RECEIVED_NS: u64 = 1_700_000_000_400_000_007;
 
 /// A directory for this process; those of processes that ended are removed, as statics are never dropped.
@@ -149,6 +150,7 @@ fn changes(instrument: &Instrument, version: Version, rows: &[(Side, i64, U256)]
         whole,
         places: Vec::new(),
         leg: market::LegId(0),
+        shown_ns: SHOWN_NS,
     }
 }
 

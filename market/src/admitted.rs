@@ -25,6 +25,8 @@ pub struct AdmittedChanges {
     pub leg: LegId,
     /// The event was a snapshot: a tick that is not among the changes is dead.
     pub whole: bool,
+    /// The close of the cut with which they are shown, Unix nanoseconds; 0 as long as that is not known.
+    pub shown_ns: u64,
 }
 
 /// A trade as the store keeps it, the late ones included.

@@ -31,7 +31,7 @@ use std::{
 };
 
 /// Version of the build, of the wire and of the store's schema.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nwire sprag.v1\nschema 3");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nwire sprag.v1\nschema 4");
 
 /// A market-data tape that only turns one way.
 #[derive(Debug, Parser)]

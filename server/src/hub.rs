@@ -161,6 +161,7 @@ impl Hub {
     }
 
     fn apply(&mut self, gathered: Gathered, step: &mut Step) {
+        let shown_ns = self.config.clock.end_ns(step.cut);
         let mut instruments: Vec<InstrumentCut> = Vec::new();
         for mut part in gathered.parts {
             instruments.append(&mut part.instruments);
@@ -174,6 +175,7 @@ impl Hub {
         instruments.sort_by_key(|cut| cut.symbol);
         step.requests.sort_unstable();
         for mut cut in instruments {
+            cut.admitted.iter_mut().for_each(|changes| changes.shown_ns = shown_ns);
             step.admitted.append(&mut cut.admitted);
             step.admitted_trades.append(&mut cut.admitted_trades);
             step.epochs.extend(self.apply_instrument(cut));

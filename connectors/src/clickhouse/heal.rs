@@ -158,6 +158,14 @@ async fn reached(client: &Client) -> Result<BTreeMap<Named, Reached>, HealError>
             }
         }
     }
+    // The rows that reached the floor are gone on purpose.
+    let query = "SELECT asset_0, asset_1, venue, symbol, max(version) AS greatest FROM tick_floors \
+                 GROUP BY asset_0, asset_1, venue, symbol";
+    for row in client.query(query).fetch_all::<VersionRow>().await.map_err(failed("read the floors"))? {
+        let VersionRow { asset_0, asset_1, venue, symbol, greatest } = row;
+        let [state, ..] = reached.entry(Named { asset_0, asset_1, venue, symbol }).or_default();
+        *state = (*state).max(Some(greatest));
+    }
     // Instruments whose very first batch was cut off; the index leaves out what belongs to known ones alone.
     let query = "SELECT DISTINCT asset_0, asset_1, venue, symbol FROM tick_updates \
                  WHERE (asset_0, asset_1, venue) NOT IN (SELECT asset_0, asset_1, venue FROM instrument_version)";

@@ -127,6 +127,8 @@ pub struct TickUpdate {
     pub venue_ns: u64,
     /// When it was received, Unix nanoseconds.
     pub received_ns: u64,
+    /// The close of the cut with which it is shown, Unix nanoseconds; 0 if unknown. Not part of a token.
+    pub shown_ns: u64,
     /// Of a block: the batch stream whose log has the event, at the place that is the version's.
     pub stream: Option<Arc<str>>,
 }
@@ -381,6 +383,7 @@ pub(super) struct TickUpdateRow<'a> {
     quantity_exponent: i8,
     updated_at: i64,
     ingestion_timestamp: i64,
+    shown_at: i64,
     raw_id: RawId<'a>,
 }
 
@@ -404,6 +407,7 @@ impl<'a> From<&'a TickUpdate> for TickUpdateRow<'a> {
             quantity_exponent: update.scale.quantity,
             updated_at: time(update.venue_ns),
             ingestion_timestamp: time(update.received_ns),
+            shown_at: time(update.shown_ns),
             raw_id: RawId(update),
         }
     }

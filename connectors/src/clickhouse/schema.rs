@@ -114,6 +114,20 @@ const TICK_COLUMNS: &[(&str, &str)] = &[
     ("quantity", EXACT),
 ];
 
+/// What names a tick.
+const KEY_COLUMNS: &[(&str, &str)] = &[
+    ("asset_0", NAME),
+    ("asset_1", NAME),
+    ("venue", NAME),
+    ("asset_in", NAME),
+    ("tick_index", "Int64"),
+    ("fee", "UInt32"),
+    ("tranche_key", "String"),
+];
+
+/// What names an instrument.
+const NAME_COLUMNS: &[(&str, &str)] = &[("venue", NAME), ("symbol", NAME), ("asset_0", NAME), ("asset_1", NAME)];
+
 const INSTRUMENT_COLUMNS: &[(&str, &str)] =
     &[("venue", NAME), ("symbol", NAME), ("asset_0", NAME), ("asset_1", NAME), ("version", "UInt128")];
 
@@ -121,7 +135,7 @@ const STREAM_COLUMNS: &[(&str, &str)] = &[("venue", NAME), ("stream", NAME)];
 
 const TIME_COLUMNS: &[(&str, &str)] = &[("updated_at", TIME), ("ingestion_timestamp", TIME)];
 
-const EXPECTED: [Expected; 14] = [
+const EXPECTED: [Expected; 20] = [
     Expected {
         table: "raw_events",
         engine: "MergeTree",
@@ -146,7 +160,7 @@ const EXPECTED: [Expected; 14] = [
         table: "tick_updates",
         engine: "MergeTree",
         sorting_key: "asset_0, asset_1, venue, version, asset_in, tick_index",
-        columns: &[TICK_COLUMNS, &[("whole", "UInt8"), ("raw_id", "String")]],
+        columns: &[TICK_COLUMNS, &[("whole", "UInt8"), ("shown_at", TIME), ("raw_id", "String")]],
     },
     Expected {
         table: "tick_state",
@@ -243,6 +257,80 @@ const EXPECTED: [Expected; 14] = [
                 ("changed_at", TIME),
             ],
         ],
+    },
+    Expected {
+        table: "tick_floors",
+        engine: "ReplacingMergeTree(version)",
+        sorting_key: "asset_0, asset_1, venue, symbol",
+        columns: &[INSTRUMENT_COLUMNS, &[("set_at", TIME)]],
+    },
+    Expected {
+        table: "swept_rows",
+        engine: "MergeTree",
+        sorting_key: "sweep, newest, asset_0, asset_1, venue, asset_in, tick_index, fee, tranche_key, version",
+        columns: &[KEY_COLUMNS, &[("sweep", "UInt64"), ("version", "UInt128"), ("newest", "UInt8")]],
+    },
+    Expected {
+        table: "history_gaps",
+        engine: "MergeTree",
+        sorting_key: "asset_0, asset_1, venue, symbol, after",
+        columns: &[
+            NAME_COLUMNS,
+            &[
+                ("after", "UInt128"),
+                ("through", "UInt128"),
+                ("changes", "UInt64"),
+                ("reason", NAME),
+                ("noted_at", TIME),
+            ],
+        ],
+    },
+    Expected {
+        table: "audits",
+        engine: "MergeTree",
+        sorting_key: "begun_at, host, audit",
+        columns: &[&[
+            ("audit", "UInt64"),
+            ("host", NAME),
+            ("begun_at", TIME),
+            ("ended_at", TIME),
+            ("instruments", "UInt32"),
+            ("instruments_skipped", "UInt32"),
+            ("compared_ticks", "UInt64"),
+            ("skipped_ticks", "UInt64"),
+            ("divergent_ticks", "UInt64"),
+            ("corrected_ticks", "UInt64"),
+        ]],
+    },
+    Expected {
+        table: "audit_evidence",
+        engine: "MergeTree",
+        sorting_key: "found_at, venue, symbol, asset_in, tick_index, fee, tranche_key",
+        columns: &[
+            KEY_COLUMNS,
+            &[
+                ("audit", "UInt64"),
+                ("host", NAME),
+                ("found_at", TIME),
+                ("symbol", NAME),
+                ("live_version", "UInt128"),
+                ("live_reserves", "UInt256"),
+                ("state_version", "UInt128"),
+                ("state_reserves", "UInt256"),
+                ("history_version", "UInt128"),
+                ("history_reserves", "UInt256"),
+                ("kind", NAME),
+                ("verdict", NAME),
+                ("action", NAME),
+                ("explanation", "String"),
+            ],
+        ],
+    },
+    Expected {
+        table: "schema_migrations",
+        engine: "ReplacingMergeTree(applied_at)",
+        sorting_key: "number",
+        columns: &[&[("number", "UInt32"), ("name", "String"), ("applied_by", "String"), ("applied_at", TIME)]],
     },
     Expected { table: "tick_state_fill", engine: "MaterializedView", sorting_key: "", columns: &[] },
     Expected { table: "instrument_version_fill", engine: "MaterializedView", sorting_key: "", columns: &[] },

@@ -62,6 +62,7 @@ impl Host {
             places,
             leg: LEG,
             whole: false,
+            shown_ns: 0,
         }
     }
 

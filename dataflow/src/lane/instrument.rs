@@ -413,6 +413,7 @@ impl Instrument {
                 places,
                 leg: times.leg,
                 whole,
+                shown_ns: 0,
             });
         }
     }

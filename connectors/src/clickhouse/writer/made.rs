@@ -30,6 +30,7 @@ pub(super) struct Made {
     instrument: Arc<Instrument>,
     venue_ns: u64,
     received_ns: u64,
+    shown_ns: u64,
     stream: Option<Arc<str>>,
     pub(super) rows: Vec<TickUpdate>,
 }
@@ -51,6 +52,7 @@ impl Made {
             instrument: Arc::clone(instrument),
             venue_ns: changes.venue_ns,
             received_ns: changes.received_ns,
+            shown_ns: changes.shown_ns,
             stream: stream.filter(|_| !changes.whole).cloned(),
             rows: Vec::new(),
         };
@@ -81,6 +83,7 @@ impl Made {
             scale: self.scale,
             venue_ns: self.venue_ns,
             received_ns: self.received_ns,
+            shown_ns: self.shown_ns,
             stream: self.stream.clone(),
         }
     }

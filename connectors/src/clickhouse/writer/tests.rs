@@ -30,6 +30,7 @@ fn changes(symbol: u32, seq: u64, rows: &[(Side, i64, u64)], whole: bool) -> Adm
         whole,
         places: Vec::new(),
         leg: market::LegId(0),
+        shown_ns: 0,
     }
 }
 

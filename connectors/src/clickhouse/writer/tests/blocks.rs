@@ -34,6 +34,7 @@ fn block(symbol: u32, height: u64, rows: &[(u64, i64, u64)]) -> AdmittedChanges 
         places,
         leg: LEG,
         whole: false,
+        shown_ns: 0,
     }
 }
 
