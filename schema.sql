@@ -116,7 +116,7 @@ LEFT JOIN
     FROM tick_floors
     GROUP BY venue, symbol, asset_0, asset_1
 ) AS floors USING (venue, symbol, asset_0, asset_1)
-WHERE reserves_zero = 1 OR version > floor;
+WHERE reserves_zero = 1 OR version > ifNull(floor, toUInt128(0));
 
 -- Rows of `tick_state` that a sweep is about to remove; `newest` tells a dead tick's tombstone from what it replaced. Empty
 -- between sweeps.

@@ -18,6 +18,7 @@ pub mod restore;
 pub mod rows;
 pub mod schema;
 pub mod sink;
+pub mod upkeep;
 pub mod writer;
 
 pub use address::StoreAddress;

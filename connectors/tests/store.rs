@@ -21,8 +21,12 @@ mod engine;
 mod raw;
 #[path = "store/restore.rs"]
 mod restore;
+#[path = "store/schema.rs"]
+mod schema;
 #[path = "store/state.rs"]
 mod state;
+#[path = "store/sweep.rs"]
+mod sweep;
 #[path = "store/tables.rs"]
 mod tables;
 

@@ -223,7 +223,7 @@ async fn large_states_come_in_pages_and_within_their_bound() {
     let address = store().await;
     let rows = PAGE_ROWS + 50_000;
     let statement = format!(
-        "INSERT INTO tick_updates SELECT 'binance_spot', concat('A', toString(number % 30), 'USDT'), \
+        "INSERT INTO tick_updates (* EXCEPT shown_at) SELECT 'binance_spot', concat('A', toString(number % 30), 'USDT'), \
          concat('A', toString(number % 30)), 'USDT', 'USDT', intDiv(number, 30), 0, '', number + 1, 0, \
          bitShiftLeft(toUInt128(3), 64) + number, 0, -2, -8, 0, fromUnixTimestamp64Nano(toInt64(number), 'UTC'), '' FROM numbers({rows})"
     );

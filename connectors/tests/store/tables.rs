@@ -47,7 +47,7 @@ async fn a_table_that_differs_is_refused_before_anything_is_created() {
         execute(&address, &format!("CREATE TABLE instrument_version {definition}")).await;
         let error = clickhouse::schema::apply(&address).await.unwrap_err();
         assert!(error.to_string().contains(words), "{error}");
-        assert!(error.to_string().contains("Rename or drop the table"), "{error}");
+        assert!(error.to_string().contains("To mend it: "), "{error}");
         assert!(matches!(error, SchemaError::Differs { table: "instrument_version", .. }));
         let tables: u64 = server
             .query("SELECT count() FROM system.tables WHERE database = ?")
