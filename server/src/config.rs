@@ -11,6 +11,7 @@ mod live;
 mod log;
 mod pipeline;
 mod pubsub;
+mod retention;
 mod secret;
 mod server;
 mod source;
@@ -25,6 +26,7 @@ pub use live::{Live, live_text};
 pub use log::{Log, LogFormat};
 pub use pipeline::Pipeline;
 pub use pubsub::PubSub;
+pub use retention::Retention;
 pub use secret::{MASK, Secret};
 pub use server::Server;
 pub use source::{Capture, InstrumentTable, Sim, Source, SourceKind};
@@ -59,6 +61,8 @@ pub struct Config {
     pub pubsub: PubSub,
     /// ClickHouse.
     pub store: Store,
+    /// How long the store keeps what.
+    pub retention: Retention,
     /// The process's own log.
     pub log: Log,
     /// Assets and steps of instruments, whatever their venues say; at most as many as there can be instruments.
@@ -78,6 +82,7 @@ impl Default for Config {
             live: Vec::new(),
             pubsub: PubSub::default(),
             store: Store::default(),
+            retention: Retention::default(),
             log: Log::default(),
             instrument: Vec::new(),
         }
@@ -129,6 +134,7 @@ impl Config {
         let batches = self.source.kind == SourceKind::PubSub;
         self.pubsub.check(batches, self.store.enabled, &mut problems);
         self.store.check(&mut problems);
+        self.retention.check(&mut problems);
         self.log.check(&mut problems);
         source::check_instruments(&self.instrument, &mut problems);
         problems.into_result()

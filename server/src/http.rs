@@ -13,6 +13,7 @@ use crate::{
     socket::{self, Admission, Place, check_upgrade},
     source::SourceControl,
     tape::{TapeEnded, TapeHandle},
+    upkeep::UpkeepNumbers,
 };
 use axum::{
     Json, Router,
@@ -56,6 +57,8 @@ pub struct Shared {
     pub store: Option<Arc<SinkView>>,
     /// The batch stream's numbers, if there is one.
     pub batches: Option<Arc<BatchNumbers>>,
+    /// The store's upkeep, if there is a store.
+    pub upkeep: Option<Arc<UpkeepNumbers>>,
     /// What is known of the checkpoints.
     pub checkpoints: Arc<CheckpointView>,
     /// Everything is up.
@@ -184,7 +187,8 @@ async fn metrics(State(shared): State<Shared>) -> Response {
     let store = counters.as_ref().map(|(counters, waits)| (counters, *waits));
     let checkpoints = (&*shared.checkpoints, unix_ns());
     let batches = shared.batches.as_deref();
-    match metrics::text(Numbers { tape: &tape, source: shared.source.numbers(), store, batches, checkpoints }) {
+    let (source, upkeep) = (shared.source.numbers(), shared.upkeep.as_deref());
+    match metrics::text(Numbers { tape: &tape, source, store, upkeep, batches, checkpoints }) {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
         Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }

@@ -24,6 +24,7 @@ pub mod socket;
 pub mod source;
 pub mod store;
 pub mod tape;
+pub mod upkeep;
 
 /// Name and version of this build, as told to terminals and by `--version`.
 pub const BUILD: &str = concat!("sprag ", env!("CARGO_PKG_VERSION"));

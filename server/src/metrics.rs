@@ -8,6 +8,7 @@ use crate::{
     legs::LegRow,
     source::{SourceNumbers, SourceView},
     tape::TapeStats,
+    upkeep::UpkeepNumbers,
 };
 use connectors::{clickhouse::Counters, live::numbers::VenueNumbers, venue_feed::FeedCounts};
 use market::FeedState;
@@ -28,6 +29,8 @@ pub struct Numbers<'a> {
     pub source: &'a SourceNumbers,
     /// The store's writer, if there is a store, and how often the source waited for it.
     pub store: Option<(&'a Counters, u64)>,
+    /// The store's upkeep, if there is a store.
+    pub upkeep: Option<&'a UpkeepNumbers>,
     /// The batch stream, if there is one.
     pub batches: Option<&'a BatchNumbers>,
     /// The checkpoints, and the present in Unix nanoseconds.
@@ -90,6 +93,10 @@ pub fn text(numbers: Numbers<'_>) -> Result<String, MetricsError> {
     page.legs(&tape.legs)?;
     if let Some((counters, waits)) = numbers.store {
         page.store(counters, waits)?;
+    }
+    if let Some(upkeep) = numbers.upkeep {
+        let help = "What was swept out of the store";
+        page.counters("sprag_store_upkeep_total", help, "event", &upkeep.values())?;
     }
     if let Some(batches) = numbers.batches {
         page.batches(batches)?;
@@ -264,7 +271,9 @@ mod tests {
         let view = CheckpointView::default();
         let batches = BatchNumbers::default();
         let (store, batches) = (Some((&counters, 3)), Some(&batches));
-        let numbers = Numbers { tape: &tape, source: &source, store, batches, checkpoints: (&view, 0) };
+        let upkeep = UpkeepNumbers::default();
+        let (upkeep, checkpoints) = (Some(&upkeep), (&view, 0));
+        let numbers = Numbers { tape: &tape, source: &source, store, upkeep, batches, checkpoints };
         let text = text(numbers).unwrap();
         for line in [
             r#"sprag_lane_events_total{event="regressions"} 0"#,
@@ -272,6 +281,7 @@ mod tests {
             r#"sprag_batch_stream{what="hole"} 0"#,
             r#"sprag_fanout_events_total{event="priority_gaps"} 0"#,
             r#"sprag_store_events_total{event="source_waits"} 3"#,
+            r#"sprag_store_upkeep_total{event="failures"} 0"#,
             r#"sprag_instruments{state="GAPPED"} 0"#,
             r#"sprag_checkpoint_events_total{event="written"} 0"#,
             r#"sprag_leg_events_total{event="messages",leg="a",venue="binance_spot"} 7"#,

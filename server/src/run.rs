@@ -23,6 +23,7 @@ use crate::{
     source::{self, SourceControl},
     store::{BATCH_VENUE, Sharing, Store, StoreError, writer_options},
     tape::{self, LagBounds, Tape, TapeEnd, TapeHandle, TapeInput},
+    upkeep::Upkeep,
 };
 use batches::{BatchBegin, BatchEnds};
 use connectors::{
@@ -164,11 +165,13 @@ pub fn unix_ns() -> u64 {
 type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// What the store's part of the run holds.
+#[derive(Default)]
 struct StorePart {
     store: Option<Store>,
     queue: Option<mpsc::Sender<SinkInput>>,
     view: Option<Arc<SinkView>>,
     sink: Option<JoinHandle<Result<SinkReport, SinkError>>>,
+    upkeep: Option<Upkeep>,
 }
 
 /// Runs the server until `stop` resolves or a part fails. `started` is told the address once terminals may connect.
@@ -225,6 +228,7 @@ pub async fn run(
         admission: Admission::new(config.server.max_terminals, ring_bounds(config)),
         source: pipeline.control.clone(),
         store: part.view.clone(),
+        upkeep: part.upkeep.as_ref().map(Upkeep::numbers),
         batches: numbers,
         checkpoints,
         ready: Arc::new(AtomicBool::new(true)),
@@ -248,6 +252,7 @@ pub async fn run(
     ready.store(false, Relaxed);
     drop(close);
     drain(&pipeline.tape, Duration::from_millis(config.server.drain_ms)).await;
+    part.upkeep = None;
     let down = pipeline.end(part).await;
     serving.abort();
     // What ended the run comes first; what went wrong on the way down may only be its consequence.
@@ -364,11 +369,12 @@ fn open_sink(
     epoch: u64,
     (directory, streams): (&Arc<Directory>, BatchStreams),
 ) -> StorePart {
-    let Some(store) = store else { return StorePart { store: None, queue: None, view: None, sink: None } };
+    let Some(store) = store else { return StorePart::default() };
     // The epoch block is this start's own, so its tokens meet no other start's.
     let identity = format!("run-{epoch}");
     let (queue, view, sink) = store.start_sink(&identity, writer_options(config), Arc::clone(directory), streams);
-    StorePart { store: Some(store), queue: Some(queue), view: Some(view), sink: Some(sink) }
+    let upkeep = Upkeep::start(store.address().client(), &config.retention);
+    StorePart { store: Some(store), queue: Some(queue), view: Some(view), sink: Some(sink), upkeep: Some(upkeep) }
 }
 
 /// The guard's bounds as configured.
