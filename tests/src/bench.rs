@@ -12,6 +12,8 @@ mod market;
 mod marks;
 mod memory;
 mod report;
+pub mod store;
+mod ticks;
 
 pub use hub::Standing;
 pub use memory::memory;

@@ -26,6 +26,12 @@ enum Part {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
     },
+    /// What people ask of the store, beside naive ways; inserts with and without views.
+    Store {
+        /// Passed on to the program.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<OsString>,
+    },
     /// Large batches through the whole binary, against plain inserts.
     Batch {
         /// Passed on to the program.
@@ -38,6 +44,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Result<()> {
     let (program, rest) = match &arguments.part {
         Part::Lane { rest } => ("bench-lane", rest),
         Part::Checkpoint { rest } => ("bench-checkpoint", rest),
+        Part::Store { rest } => ("bench-store", rest),
         Part::Batch { rest } => {
             // What is measured is the binary itself; the program looks for it beside its own.
             let build = ["build", "--locked", "--release", "-p", "sprag-server", "--bin", "sprag"];

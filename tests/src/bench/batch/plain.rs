@@ -4,15 +4,16 @@
 //! Never: rows that differ from those of the block; they are read from the store first.
 
 use super::{PATIENCE, chain::Prepared, stage::STREAM, usage};
+use crate::bench::ticks::{Tick, insert_rows};
 use anyhow::{Context, Result, ensure};
-use clickhouse::{Client, Row, types::UInt256};
+use clickhouse::{Client, Row};
 use connectors::{
     clickhouse::{StoreAddress, schema},
     pubsub::header::{hex, kind_name},
 };
 use cpu_time::ThreadTime;
 use market::Venue;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::time::{Duration, Instant};
 use tokio::{
     runtime::{Builder, Runtime},
@@ -43,28 +44,6 @@ pub(super) struct PlainCosts {
     pub(super) rows: PlainCost,
     /// The content, as one row of a table like `raw_events`.
     pub(super) content: PlainCost,
-}
-
-/// A row of `tick_updates`.
-#[derive(Row, Serialize, Deserialize)]
-struct Tick {
-    venue: String,
-    symbol: String,
-    asset_0: String,
-    asset_1: String,
-    asset_in: String,
-    tick_index: i64,
-    fee: u32,
-    tranche_key: String,
-    reserves: UInt256,
-    reserves_zero: u8,
-    version: u128,
-    whole: u8,
-    price_exponent: i8,
-    quantity_exponent: i8,
-    updated_at: i64,
-    ingestion_timestamp: i64,
-    raw_id: String,
 }
 
 /// A row of `raw_events`.
@@ -132,14 +111,6 @@ impl Plain {
         inserted.context("the plain insert does not get on")??;
         Ok(PlainCost { wall, cpu: client + usage::cpu(self.engine)?.saturating_sub(engine) })
     }
-}
-
-async fn insert_rows(client: &Client, table: &str, rows: &[Tick]) -> Result<()> {
-    let mut insert = client.insert::<Tick>(table).await?;
-    for row in rows {
-        insert.write(row).await?;
-    }
-    insert.end().await.with_context(|| format!("an insert into {table}"))
 }
 
 async fn insert_content(client: &Client, block: &Prepared) -> Result<()> {
