@@ -146,7 +146,7 @@ pub fn replay(
     senders.truncate(1);
     let (hub_sender, messages) = std::sync::mpsc::channel();
     let guards =
-        graph::start(GraphConfig { lane, ingest, best: true, priority: Arc::default() }, receivers, hub_sender)?;
+        graph::start(GraphConfig { lane, ingest, best: true, views: Arc::default(), priority: Arc::default() }, receivers, hub_sender)?;
 
     let directory = Arc::clone(listings.directory());
     let source = Source { options: options.clone(), clock, decoder: Decoder::new(listings), kept };
