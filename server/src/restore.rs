@@ -141,7 +141,8 @@ pub fn events(
         if restored.from_log && outdated.contains(&*instrument.text) {
             restored = in_epoch(restored, block);
         }
-        let listing = Listing { venue, pair: instrument.pair, epoch: restored.version.epoch, block, views: Views::NONE };
+        let listing =
+            Listing { venue, pair: instrument.pair, epoch: restored.version.epoch, block, views: Views::NONE };
         let leg = if restored.from_log { batches } else { LegId(0) };
         let event = |body| Event::of(instrument.id, leg, now_ns, 0, body);
         events.extend([event(Body::Listing(listing)), event(Body::Restored(Box::new(restored)))]);
