@@ -40,7 +40,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     time::timeout,
 };
-use wire::{Block, Channel, SubscriptionItem, ToTerminal};
+use wire::{Block, Channel, Resync, SubscriptionItem, ToServer, ToTerminal, ViewBlock};
 
 const CUT_NS: u64 = 4_000_000;
 const CLOCK: CutClock = CutClock { origin_ns: 0, cut_ns: CUT_NS };
@@ -159,6 +159,16 @@ impl Server {
         self.say(SinkMessage::Closed { worker: 0, before });
     }
 
+    /// Closes every cut before this one, and waits until what is read is of its end.
+    async fn close_and_settle(&self, before: u64) {
+        self.close(before);
+        let settled = async {
+            // A command that comes with the cuts is answered before they are stepped over.
+            while self.get("/v1/views/spread/BTC/USDT").await.1["now_ms"] != before * CUT_NS / 1_000_000 {}
+        };
+        timeout(Duration::from_secs(20), settled).await.unwrap();
+    }
+
     async fn get(&self, path: &str) -> (u16, Value) {
         let mut socket = TcpStream::connect(self.address).await.unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n");
@@ -194,7 +204,7 @@ async fn http_tells_what_is_declared_and_what_holds_since_which_cut() {
     server.say(changes(3, &first));
     server
         .say(changes(7, &[(key(1, 0), value(imbalance, false, 2)), (key(1, 1), value(ViewNumber::Overflow, true, 1))]));
-    server.close(10);
+    server.close_and_settle(10).await;
     let base = |view: &str, pair: &str, instruments: u32| {
         let (asset_0, asset_1) = pair.rsplit_once('/').unwrap();
         let value = json!({"view": view, "pair": pair, "asset_0": asset_0, "asset_1": asset_1, "partial": false,
@@ -229,7 +239,7 @@ async fn http_tells_what_is_declared_and_what_holds_since_which_cut() {
 
     // The last book leaves.
     server.say(changes(20, &[(key(2, 0), None)]));
-    server.close(21);
+    server.close_and_settle(21).await;
     let gone = json!({"spread": null, "cut": 20, "at_ms": 84, "now_ms": 84});
     assert_eq!(server.get("/v1/views/spread/BTC/USDT").await.1, with(base("spread", "BTC/USDT", 0), gone));
     for path in ["none", "none/BTC/USDT", "depth1/ETH/USDT", &format!("spread/{DEX}"), "depth1/BTC"] {
@@ -288,6 +298,24 @@ async fn a_terminal_is_told_the_views_that_it_asks_for() {
     assert_eq!(session.counters().unknown_ids, 0);
     terminal.close().await;
     server.end();
+}
+
+#[test]
+fn a_view_that_is_asked_for_again_is_told_again() {
+    let mut stage = Stage::new();
+    let wide = RingBounds { frames: 64, bytes: 1 << 20, age_ms: 10_000 };
+    let (mut session, outbox) = stage.connect(0, wide, &[Channel::View]);
+    for _ in 0..3 {
+        stage.frame(&[(key(0, 0), reserves(1))]);
+        stage.read(0, &mut session, &outbox);
+    }
+    stage.frame(&[]);
+    assert_eq!(stage.read(0, &mut session, &outbox), [], "nothing moved");
+    let again = ToServer::Resync(Resync { items: vec![(Channel::View, key(0, 0).number())] });
+    stage.fanout.request(ConnectionId(0), again, &mut stage.hub);
+    stage.frame(&[]);
+    let [ToTerminal::Frame(frame)] = &stage.read(0, &mut session, &outbox)[..] else { panic!("no frame") };
+    assert_eq!(frame.blocks, [Block::View(ViewBlock { id: key(0, 0).number(), value: reserves(1) })]);
 }
 
 /// Hub and fan-out without a tape.
@@ -379,10 +407,12 @@ fn a_terminal_that_lost_frames_is_told_of_the_gap_and_gets_the_value_anew() {
     let encodes = stage.fanout.counts().encodes;
     stage.frame(&[(key(0, 0), reserves(2))]);
     assert_eq!(stage.fanout.counts().encodes, encodes + 1);
+    let Next::Send(on_its_way) = outbox.next() else { panic!("nothing to send") };
     for bids in 3..20 {
         stage.frame(&[(key(0, 0), reserves(bids))]);
     }
     assert_eq!(stage.fanout.counts().gaps, 1);
+    session.receive(ToTerminal::decode(&on_its_way).unwrap(), 0).unwrap();
     let mut messages = stage.read(0, &mut session, &outbox);
     for _ in 0..3 {
         stage.frame(&[]);
