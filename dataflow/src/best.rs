@@ -20,15 +20,20 @@ pub(crate) fn best<'scope>(quotes: StreamVec<'scope, u64, QuoteRow>) -> StreamVe
 
 /// Changes of one cut, told apart from the retractions that come with them.
 pub(crate) fn changes(cut: u64, rows: &mut Vec<(PairId, Best, isize)>) -> Vec<BestChange> {
-    // A pair's new best follows its retraction, so that the last row of a pair tells what holds.
-    rows.sort_unstable_by_key(|(pair, best, difference)| (*pair, *difference, *best));
-    let mut changes: Vec<BestChange> = Vec::new();
-    for (pair, best, difference) in rows.drain(..) {
-        let change = BestChange { cut, pair, best: (difference > 0).then_some(best) };
-        match changes.last_mut().filter(|last| last.pair == pair) {
-            Some(last) => *last = change,
-            None => changes.push(change),
+    held(rows).into_iter().map(|(pair, best)| BestChange { cut, pair, best }).collect()
+}
+
+/// What holds of each key after the rows of one cut, by key; none where there are only retractions.
+pub(crate) fn held<K: Copy + Ord, V: Copy + Ord>(rows: &mut Vec<(K, V, isize)>) -> Vec<(K, Option<V>)> {
+    // A key's new value follows its retraction, so that the last row of a key tells what holds.
+    rows.sort_unstable_by_key(|(key, value, difference)| (*key, *difference, *value));
+    let mut held: Vec<(K, Option<V>)> = Vec::new();
+    for (key, value, difference) in rows.drain(..) {
+        let now = (difference > 0).then_some(value);
+        match held.last_mut().filter(|(last, _)| *last == key) {
+            Some((_, last)) => *last = now,
+            None => held.push((key, now)),
         }
     }
-    changes
+    held
 }

@@ -4,7 +4,7 @@
 
 use market::{
     AdmittedChanges, AdmittedTrade, Best, Book, Feed, LegId, Level, LevelChange, PairId, Quote, Scale, Side, SymbolId,
-    Trade, Version,
+    Trade, Version, ViewKey, ViewValue,
 };
 
 /// One worker's part of a closed cut.
@@ -201,6 +201,17 @@ pub struct BestChange {
     pub pair: PairId,
     /// The best.
     pub best: Option<Best>,
+}
+
+/// A standing view of a pair as it is now; none when no book is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ViewChange {
+    /// The cut at whose close it holds.
+    pub cut: u64,
+    /// The view, and the pair.
+    pub key: ViewKey,
+    /// The value.
+    pub value: Option<ViewValue>,
 }
 
 impl BookCut {

@@ -8,7 +8,8 @@ use crate::{
     lane::LaneConfig,
     operator::{LaneStreams, lane},
     priority::PriorityBoard,
-    sink::{SinkMessage, sink},
+    sink::{SinkMessage, SinkStreams, sink},
+    views::{ViewRules, views},
 };
 use std::{
     sync::{Arc, Mutex, PoisonError, mpsc::Sender},
@@ -39,6 +40,8 @@ pub struct GraphConfig {
     pub ingest: IngestConfig,
     /// Whether the consolidated best is kept; the same on every worker.
     pub best: bool,
+    /// The standing views; the same on every worker.
+    pub views: ViewRules,
     /// Who is wanted ahead of its cut.
     pub priority: Arc<PriorityBoard>,
 }
@@ -52,10 +55,12 @@ pub fn build<M: From<SinkMessage> + 'static>(
 ) {
     worker.dataflow_named::<u64, _, _>("tape", |scope| {
         let events = ingest(scope, config.ingest.clone(), feed);
-        let LaneStreams { cuts, quotes, ahead } = lane(events, config.lane, Arc::clone(&config.priority));
+        let (priority, rules) = (Arc::clone(&config.priority), Arc::clone(&config.views));
+        let LaneStreams { cuts, quotes, parts, ahead } = lane(events, config.lane, priority, rules);
         // Without the view its stream is there all the same, and empty.
         let quotes = if config.best { best(quotes) } else { quotes.filter(|_| false) };
-        sink(cuts, quotes, ahead, hub);
+        let views = views(parts, &config.views);
+        sink(SinkStreams { cuts, quotes, views, ahead }, hub);
     });
 }
 

@@ -14,11 +14,13 @@ mod legs;
 mod pulse;
 mod tally;
 mod timers;
+mod views;
 
 use crate::{
     clock::CutClock,
     cut::{LaneCut, PriorityUpdate},
     priority::PriorityBoard,
+    views::ViewRules,
 };
 use instrument::Instrument;
 use legs::Legs;
@@ -26,6 +28,8 @@ use market::{Best, Body, Event, FeedState, LegId, PairId, SymbolId, guard::Limit
 use std::sync::Arc;
 use tally::Tally;
 use timers::Timers;
+
+pub use views::PartChange;
 
 /// How a lane behaves.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +77,9 @@ pub struct Lane {
     /// The board's number of wishes when it was last looked at.
     wishes: u64,
     ahead: Vec<PriorityUpdate>,
+    /// The standing views; none where none are kept.
+    rules: ViewRules,
+    parts: Vec<PartChange>,
 }
 
 impl Lane {
@@ -93,6 +100,8 @@ impl Lane {
             board: None,
             wishes: 0,
             ahead: Vec::new(),
+            rules: ViewRules::default(),
+            parts: Vec::new(),
         }
     }
 
@@ -101,6 +110,17 @@ impl Lane {
     pub fn with_priority(mut self, board: Arc<PriorityBoard>) -> Self {
         self.board = Some(board);
         self
+    }
+
+    /// The same lane, which tells what its books add to these standing views.
+    #[must_use]
+    pub fn with_views(self, rules: ViewRules) -> Self {
+        Self { rules, ..self }
+    }
+
+    /// Moves what the last closed cuts changed of what books add to standing views, instruments by number.
+    pub fn take_parts(&mut self, out: &mut Vec<PartChange>) {
+        out.append(&mut self.parts);
     }
 
     /// Moves what is told ahead of its cut, in the order in which it happened. A wish that came since for a quiet
@@ -292,6 +312,7 @@ impl Lane {
         let marks = self.legs.marks(instrument.legs());
         if let Some(published) = instrument.publish(marks, end_ns, &mut self.tally.lane) {
             quotes.extend(instrument.quote_change());
+            instrument.tell_parts(&self.rules, &published, &mut self.parts);
             out.instruments.push(published);
         }
         if let Some(deadline_ns) = instrument.deadline_ns() {

@@ -4,10 +4,11 @@
 
 use crate::{
     best,
-    cut::{BestChange, LaneCut, PriorityUpdate},
-    operator::QuoteRow,
+    cut::{BestChange, LaneCut, PriorityUpdate, ViewChange},
+    operator::{QuoteRow, ViewRow},
+    views,
 };
-use market::{Best, PairId};
+use market::{Best, PairId, ViewKey, ViewValue};
 use std::{collections::BTreeMap, sync::mpsc::Sender};
 use timely::dataflow::{StreamVec, channels::pact::Pipeline, operators::generic::builder_rc::OperatorBuilder};
 
@@ -24,6 +25,8 @@ pub enum SinkMessage {
     Priority(Vec<PriorityUpdate>),
     /// Pairs whose best changed.
     Best(Vec<BestChange>),
+    /// Standing views that changed.
+    Views(Vec<ViewChange>),
     /// The worker has nothing more for cuts before this one; `u64::MAX` when it has ended.
     Closed {
         /// The worker.
@@ -38,6 +41,7 @@ pub enum SinkMessage {
 struct Pending {
     cuts: BTreeMap<u64, LaneCut>,
     best: BTreeMap<u64, Vec<(PairId, Best, isize)>>,
+    views: BTreeMap<u64, Vec<(ViewKey, ViewValue, isize)>>,
 }
 
 impl Pending {
@@ -50,22 +54,34 @@ impl Pending {
         for (cut, mut rows) in std::mem::replace(&mut self.best, later) {
             send(SinkMessage::Best(best::changes(cut, &mut rows)));
         }
+        let later = self.views.split_off(&before);
+        for (cut, mut rows) in std::mem::replace(&mut self.views, later) {
+            send(SinkMessage::Views(views::changes(cut, &mut rows)));
+        }
     }
 }
 
+/// What the sink takes.
+pub(crate) struct SinkStreams<'scope> {
+    /// Closed cuts.
+    pub(crate) cuts: StreamVec<'scope, u64, LaneCut>,
+    /// The best of pairs.
+    pub(crate) quotes: StreamVec<'scope, u64, QuoteRow>,
+    /// The standing views.
+    pub(crate) views: StreamVec<'scope, u64, ViewRow>,
+    /// What priority instruments did.
+    pub(crate) ahead: StreamVec<'scope, u64, PriorityUpdate>,
+}
+
 /// The sink operator of this worker.
-pub(crate) fn sink<'scope, M: From<SinkMessage> + 'static>(
-    cuts: StreamVec<'scope, u64, LaneCut>,
-    quotes: StreamVec<'scope, u64, QuoteRow>,
-    ahead: StreamVec<'scope, u64, PriorityUpdate>,
-    hub: Sender<M>,
-) {
-    let scope = cuts.scope();
+pub(crate) fn sink<M: From<SinkMessage> + 'static>(streams: SinkStreams<'_>, hub: Sender<M>) {
+    let scope = streams.cuts.scope();
     let worker = scope.index();
     let mut builder = OperatorBuilder::new("Sink".to_owned(), scope);
-    let mut cuts = builder.new_input(cuts, Pipeline);
-    let mut quotes = builder.new_input(quotes, Pipeline);
-    let mut ahead = builder.new_input(ahead, Pipeline);
+    let mut cuts = builder.new_input(streams.cuts, Pipeline);
+    let mut quotes = builder.new_input(streams.quotes, Pipeline);
+    let mut views = builder.new_input(streams.views, Pipeline);
+    let mut ahead = builder.new_input(streams.ahead, Pipeline);
     builder.build(move |_capabilities| {
         let mut pending = Pending::default();
         let mut closed = 0;
@@ -77,6 +93,11 @@ pub(crate) fn sink<'scope, M: From<SinkMessage> + 'static>(
             quotes.for_each(|_, batch| {
                 for ((pair, best), cut, difference) in batch.drain(..) {
                     pending.best.entry(cut).or_default().push((pair, best, difference));
+                }
+            });
+            views.for_each(|_, batch| {
+                for ((key, value), cut, difference) in batch.drain(..) {
+                    pending.views.entry(cut).or_default().push((key, value, difference));
                 }
             });
             let first = |frontier: &timely::progress::frontier::MutableAntichain<u64>| {

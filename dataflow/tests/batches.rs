@@ -20,7 +20,7 @@ use dataflow::{
 };
 use market::{
     AdmittedChanges, Body, Delta, Event, FeedState, LegId, Listing, PairId, Restored, Scale, Sequence, Side, SymbolId,
-    TickChange, U256, Venue, Version, Window,
+    TickChange, U256, Venue, Version, Views, Window,
     batch::{end_of, height_of, place_of},
     guard::Limits,
     scale::PRICE_POWERS,
@@ -46,8 +46,12 @@ fn run(events: &[(u64, Event)], workers: usize) -> (Steps, BTreeMap<SymbolId, Fe
     let (mut senders, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| feed()).unzip();
     senders.truncate(1);
     let (hub, messages) = std::sync::mpsc::channel::<SinkMessage>();
-    let guards =
-        graph::start(GraphConfig { lane, ingest, best: true, priority: Arc::default() }, receivers, hub).unwrap();
+    let guards = graph::start(
+        GraphConfig { lane, ingest, best: true, views: Arc::default(), priority: Arc::default() },
+        receivers,
+        hub,
+    )
+    .unwrap();
     let batches = events.to_vec();
     let source = std::thread::spawn(move || {
         for (ts_ns, event) in batches {
@@ -99,7 +103,8 @@ fn events(blocks: &[Block]) -> Vec<(u64, Event)> {
             now_ns += block.spread_ms * 1_000_000;
             let mut tell = |body| events.push((now_ns, Event::of(SymbolId(*symbol), CHAIN, now_ns, 0, body)));
             let known = *from.entry(*symbol).or_insert_with(|| {
-                let listing = Listing { venue: Venue::NeutronDex, pair: PairId(*symbol), epoch: 1, block: 9 };
+                let listing =
+                    Listing { venue: Venue::NeutronDex, pair: PairId(*symbol), epoch: 1, block: 9, views: Views::NONE };
                 tell(Body::Listing(listing));
                 let at = Version::new(1, end_of(height - 1));
                 let ticks = Some(Vec::new());
@@ -133,7 +138,13 @@ fn a_mark_ends_the_wait_of_kept_books_in_every_lane_and_is_told_once() {
     let mut events = Vec::new();
     for symbol in (0..INSTRUMENTS).map(SymbolId) {
         let mut tell = |body| events.push((1, Event::of(symbol, CHAIN, 1, 0, body)));
-        tell(Body::Listing(Listing { venue: Venue::NeutronDex, pair: PairId(symbol.0), epoch: 1, block: 9 }));
+        tell(Body::Listing(Listing {
+            venue: Venue::NeutronDex,
+            pair: PairId(symbol.0),
+            epoch: 1,
+            block: 9,
+            views: Views::NONE,
+        }));
         let (version, through) = (Version::new(1, end_of(5)), Version::new(1, end_of(7)));
         let ticks = Some(Vec::new());
         tell(Body::Restored(Box::new(Restored { version, through, scale: STEPS, ticks, from_log: true, heard_ns: 1 })));

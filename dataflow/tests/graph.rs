@@ -20,7 +20,7 @@ use dataflow::{
 };
 use market::{
     Best, BestSide, Body, Delta, Event, FeedState, LegId, Listing, PairId, Quote, Scale, Sequence, Side, Snapshot,
-    SymbolId, TickChange, U256, Venue, Window, guard::Limits,
+    SymbolId, TickChange, U256, Venue, Views, Window, guard::Limits,
 };
 use proptest::prelude::*;
 use std::{collections::BTreeMap, sync::Arc};
@@ -40,8 +40,12 @@ fn run(events: &[(u64, Event)], workers: usize, credit_bytes: u64) -> Published 
     let (mut senders, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| feed()).unzip();
     senders.truncate(1);
     let (hub, messages) = std::sync::mpsc::channel::<SinkMessage>();
-    let guards =
-        graph::start(GraphConfig { lane, ingest, best: true, priority: Arc::default() }, receivers, hub).unwrap();
+    let guards = graph::start(
+        GraphConfig { lane, ingest, best: true, views: Arc::default(), priority: Arc::default() },
+        receivers,
+        hub,
+    )
+    .unwrap();
     let batches = events.to_vec();
     let source = std::thread::spawn(move || {
         for (ts_ns, event) in batches {
@@ -60,7 +64,7 @@ fn run(events: &[(u64, Event)], workers: usize, credit_bytes: u64) -> Published 
                 }
             }
             SinkMessage::Best(changes) => best.extend(changes),
-            SinkMessage::Closed { .. } | SinkMessage::Priority(_) => {}
+            SinkMessage::Closed { .. } | SinkMessage::Priority(_) | SinkMessage::Views(_) => {}
         }
     }
     source.join().unwrap();
@@ -72,7 +76,7 @@ fn run(events: &[(u64, Event)], workers: usize, credit_bytes: u64) -> Published 
 
 fn listing(symbol: u32) -> Listing {
     let venue = if symbol.is_multiple_of(2) { Venue::BinanceSpot } else { Venue::KrakenSpot };
-    Listing { venue, pair: PairId(symbol / 2), epoch: 1, block: 1 }
+    Listing { venue, pair: PairId(symbol / 2), epoch: 1, block: 1, views: Views::NONE }
 }
 
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 //!
 //! Never: a venue's raw text; a decision about order, which is the guard's.
 
-use crate::{PairId, Scale, SymbolId, TickChange, Trade, Venue, Version, guard::BreakReason};
+use crate::{PairId, Scale, SymbolId, TickChange, Trade, Venue, Version, Views, guard::BreakReason};
 use serde::{Deserialize, Serialize};
 
 /// One of the redundant connections to a venue stream.
@@ -93,6 +93,8 @@ pub struct Listing {
     pub epoch: u64,
     /// Where its new epochs are taken from: the block that is reserved for this start.
     pub block: u64,
+    /// The standing views of its pair.
+    pub views: Views,
 }
 
 /// A live tick as it was kept, with the version of its last change.

@@ -137,6 +137,13 @@ impl Directory {
         self.read(|inner| usize::try_from(id.0).ok().and_then(|at| inner.pairs.get(at).cloned()))
     }
 
+    /// The pair of an `asset_0/asset_1` text.
+    #[must_use]
+    pub fn find_pair(&self, text: &str) -> Option<Arc<Pair>> {
+        let found = |inner: &Inner| inner.pairs.get(usize::try_from(inner.pair_by_text.get(text)?.0).ok()?).cloned();
+        self.read(found)
+    }
+
     /// All instruments from the given number on, in order.
     #[must_use]
     pub fn instruments_from(&self, first: u32) -> Vec<Arc<Instrument>> {

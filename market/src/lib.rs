@@ -22,6 +22,7 @@ pub mod trade;
 pub mod tranche;
 pub mod venue;
 pub mod version;
+pub mod view;
 
 pub use admitted::{AdmittedChanges, AdmittedTrade};
 pub use book::Book;
@@ -37,6 +38,7 @@ pub use trade::{Trade, TradeGuard};
 pub use tranche::Tranches;
 pub use venue::Venue;
 pub use version::Version;
+pub use view::{PairViews, ViewId, ViewKey, ViewPart, ViewRule, ViewValue, Views};
 
 /// 256-bit unsigned integer: the funds at a tick in the instrument's quantity step.
 pub use ruint::aliases::U256;

@@ -43,6 +43,37 @@ impl Exact {
         self.exponent
     }
 
+    /// The sum; none if 256 bits do not hold it.
+    #[must_use]
+    pub fn checked_add(self, other: Self) -> Option<Self> {
+        let (one, two, exponent) = self.aligned(other)?;
+        Some(Self::new(one.checked_add(two)?, exponent))
+    }
+
+    /// The difference; none if the other is greater, or 256 bits do not hold it.
+    #[must_use]
+    pub fn checked_sub(self, other: Self) -> Option<Self> {
+        let (one, two, exponent) = self.aligned(other)?;
+        Some(Self::new(one.checked_sub(two)?, exponent))
+    }
+
+    /// Both in steps of the finer one's power of ten, which is the last of the three; none if 256 bits do not hold them.
+    pub(crate) fn aligned(self, other: Self) -> Option<(U256, U256, i8)> {
+        let exponent = match (self.steps.is_zero(), other.steps.is_zero()) {
+            (true, _) => other.exponent,
+            (_, true) => self.exponent,
+            _ => self.exponent.min(other.exponent),
+        };
+        let steps = |value: Self| {
+            if value.steps.is_zero() {
+                return Some(U256::ZERO);
+            }
+            let shift = u64::try_from(i32::from(value.exponent) - i32::from(exponent)).ok()?;
+            value.steps.checked_mul(U256::from(10_u64).checked_pow(U256::from(shift))?)
+        };
+        Some((steps(self)?, steps(other)?, exponent))
+    }
+
     /// The value as a decimal.
     #[must_use]
     pub fn decimal(self) -> Decimal {

@@ -21,6 +21,6 @@ pub use book::Book;
 pub use connection::{ReceiverError, Terminal};
 pub use guard::BookGuard;
 pub use notice::{Link, Notice};
-pub use session::{Counters, InstrumentView, Session, SessionError, ShownQuote};
+pub use session::{Counters, InstrumentView, Session, SessionError, ShownQuote, StandingView};
 pub use subscriptions::SubscribeError;
 pub use trades::ShownTrade;

@@ -20,8 +20,8 @@ pub enum Link {
     Silent,
 }
 
-/// Something that a person or program at the terminal may want to know. Names are `venue/symbol`, or `ASSET/ASSET`
-/// for a pair.
+/// Something that a person or program at the terminal may want to know. Names are `venue/symbol`, `ASSET/ASSET` for a
+/// pair, `VIEW/ASSET/ASSET` for a standing view of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The link's state changed.
@@ -61,6 +61,11 @@ pub enum Notice {
         /// The pair.
         pair: Arc<str>,
     },
+    /// A standing view of a pair changed.
+    ViewChanged {
+        /// The view of the pair.
+        name: Arc<str>,
+    },
     /// Feed state or flags changed.
     StatusChanged {
         /// The instrument.
@@ -72,7 +77,7 @@ pub enum Notice {
     Gap {
         /// The channel.
         channel: Channel,
-        /// The instrument or pair.
+        /// The instrument, pair, or view of a pair.
         name: Arc<str>,
     },
     /// A snapshot or quote older than what is shown came; it is not shown.

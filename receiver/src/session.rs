@@ -4,8 +4,10 @@
 //! the wire beyond its connection.
 
 mod blocks;
+mod standing;
 mod view;
 
+pub use standing::StandingView;
 pub use view::{InstrumentView, ShownQuote};
 
 use crate::{
@@ -16,6 +18,7 @@ use crate::{
 };
 use foldhash::{HashMap, HashMapExt};
 use market::{Best, Feed, instrument::INSTRUMENTS_MAX};
+use standing::{Standing, StandingNumbers};
 use std::{collections::BTreeSet, sync::Arc};
 use wire::{ChainKind, Channel, Dictionary, Gap, Hello, Resync, SubscriptionItem, ToServer, ToTerminal, WIRE_VERSION};
 
@@ -57,6 +60,9 @@ pub enum SessionError {
         /// The number.
         id: u32,
     },
+    /// The standing views were told a second time, and otherwise.
+    #[error("the standing views got a second meaning")]
+    ViewsRenamed,
     /// More instruments or pairs than any server has.
     #[error("more than {INSTRUMENTS_MAX} names")]
     TooManyNames,
@@ -118,6 +124,7 @@ struct Attachment {
     conflated_at_ms: u64,
     instruments: HashMap<u32, usize>,
     pairs: HashMap<u32, usize>,
+    standing: StandingNumbers,
     resyncs: BTreeSet<(Channel, u32)>,
 }
 
@@ -128,6 +135,7 @@ pub struct Session {
     by_name: HashMap<Arc<str>, usize>,
     pairs: Vec<PairState>,
     pair_by_name: HashMap<Arc<str>, usize>,
+    standing: Standing,
     subscriptions: Subscriptions,
     attachment: Option<Attachment>,
     link: Link,
@@ -169,6 +177,7 @@ impl Session {
             conflated_at_ms: now_ms,
             instruments: HashMap::new(),
             pairs: HashMap::new(),
+            standing: StandingNumbers::default(),
             resyncs: BTreeSet::new(),
         });
         notices.extend(self.tick(now_ms));
@@ -214,13 +223,14 @@ impl Session {
                     attachment.conflated_at_ms = now_ms;
                 }
                 for block in frame.blocks {
-                    self.take_block(frame.chain, block, now_ms, &mut notices);
+                    self.take_block(frame.chain, block, now_ms, &mut notices)?;
                 }
             }
             ToTerminal::Gap(gap) => {
                 self.greeted()?;
                 self.take_gap(&gap, now_ms, &mut notices);
             }
+            ToTerminal::Views(list) => self.learn_views(list)?,
             ToTerminal::Answer(answer) => {
                 notices.push(Notice::Answered { request: answer.request, matched: answer.matched });
             }
@@ -307,6 +317,7 @@ impl Session {
             let at = self.lookup(*channel, *id);
             let name = match channel {
                 Channel::Best => at.and_then(|at| self.pairs.get(at)).map(|pair| Arc::clone(&pair.name)),
+                Channel::View => self.standing_name(*id).map(|(name, _)| name),
                 _ => at.and_then(|at| self.instruments.get(at)).map(|state| Arc::clone(&state.name)),
             };
             let Some(name) = name else {
@@ -390,7 +401,7 @@ const fn chain_of(channel: Channel) -> Option<ChainKind> {
     match channel {
         Channel::Book => Some(ChainKind::Conflated),
         Channel::Priority => Some(ChainKind::Priority),
-        Channel::Quote | Channel::Trades | Channel::Best | Channel::Status | Channel::Digest => None,
+        Channel::Quote | Channel::Trades | Channel::Best | Channel::Status | Channel::Digest | Channel::View => None,
     }
 }
 

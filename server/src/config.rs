@@ -17,6 +17,7 @@ mod server;
 mod source;
 mod store;
 mod venue;
+mod view;
 
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ pub use secret::{MASK, Secret};
 pub use server::Server;
 pub use source::{Capture, InstrumentTable, Sim, Source, SourceKind};
 pub use store::Store;
+pub use view::{View, ViewKind};
 
 use error::Problems;
 use figment::Figment;
@@ -65,6 +67,9 @@ pub struct Config {
     pub retention: Retention,
     /// The process's own log.
     pub log: Log,
+    /// Standing views; at most 32.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub view: Vec<View>,
     /// Assets and steps of instruments, whatever their venues say; at most as many as there can be instruments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub instrument: Vec<InstrumentTable>,
@@ -84,6 +89,7 @@ impl Default for Config {
             store: Store::default(),
             retention: Retention::default(),
             log: Log::default(),
+            view: Vec::new(),
             instrument: Vec::new(),
         }
     }
@@ -136,6 +142,7 @@ impl Config {
         self.store.check(&mut problems);
         self.retention.check(&mut problems);
         self.log.check(&mut problems);
+        view::check_views(&self.view, &mut problems);
         source::check_instruments(&self.instrument, &mut problems);
         problems.into_result()
     }

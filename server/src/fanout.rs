@@ -19,7 +19,10 @@ mod selection;
 
 pub use counts::FanoutCounts;
 
-use crate::hub::{Frame, Hub};
+use crate::{
+    hub::{Frame, Hub},
+    views::ViewTable,
+};
 use blocks::Blocks;
 use bytes::Bytes;
 use close::Close;
@@ -31,9 +34,9 @@ use outbox::Outbox;
 use priority::Priority;
 use selection::Selection;
 use std::{collections::BTreeSet, sync::Arc};
-use wire::{Answer, Channel, ErrorCode, FrameBuilder, ServerError, ToServer, ToTerminal};
+use wire::{Answer, Channel, ErrorCode, FrameBuilder, ServerError, Subscription, ToServer, ToTerminal};
 
-/// A channel of an instrument, or for [`Channel::Best`] of a pair.
+/// A channel of an instrument; for [`Channel::Best`] of a pair, for [`Channel::View`] of a view and pair.
 pub type Entry = (Channel, u32);
 
 /// Number of a terminal's connection in this process.
@@ -73,6 +76,8 @@ struct Connection {
     /// Instruments of its priority chains that wait for a snapshot.
     lacking: priority::Lacking,
     group: Option<GroupKey>,
+    /// It was told the standing views.
+    views_told: bool,
     sent_ms: u64,
 }
 
@@ -80,6 +85,7 @@ struct Connection {
 pub struct Fanout {
     config: FanoutConfig,
     directory: Arc<Directory>,
+    views: Arc<ViewTable>,
     connections: HashMap<ConnectionId, Connection>,
     groups: Groups,
     blocks: Blocks,
@@ -109,6 +115,7 @@ impl Fanout {
         Self {
             config,
             directory,
+            views: Arc::default(),
             connections: HashMap::default(),
             groups: Groups::new(config.phases),
             blocks: Blocks::new(&config),
@@ -118,6 +125,18 @@ impl Fanout {
             present: Present::default(),
             counts: FanoutCounts::default(),
         }
+    }
+
+    /// The same fan-out with standing views.
+    #[must_use]
+    pub fn with_views(self, views: Arc<ViewTable>) -> Self {
+        Self { views, ..self }
+    }
+
+    /// The standing views.
+    #[must_use]
+    pub fn views(&self) -> &Arc<ViewTable> {
+        &self.views
     }
 
     /// Where lanes see which instruments are wanted ahead of their cut.
@@ -160,12 +179,13 @@ impl Fanout {
         };
         let connection = Connection {
             outbox,
-            selection: Selection::default(),
+            selection: Selection::new(Arc::clone(&self.views)),
             target: Arc::from([]),
             partial: None,
             denied: BTreeSet::new(),
             lacking: priority::Lacking::default(),
             group: None,
+            views_told: false,
             sent_ms: now_ms,
         };
         self.connections.insert(id, connection);
@@ -200,6 +220,9 @@ impl Fanout {
     pub fn request(&mut self, id: ConnectionId, request: ToServer, hub: &mut Hub) {
         // What it names may be newer than what terminals were told of.
         self.grow(hub);
+        if let ToServer::Subscribe(subscription) = &request {
+            self.tell_views(id, subscription);
+        }
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let (number, changed) = match request {
             ToServer::Subscribe(subscription) => (
@@ -220,6 +243,17 @@ impl Fanout {
                 }
             }
             Err(code) => self.refuse(id, number, code),
+        }
+    }
+
+    /// Tells a terminal the standing views before it asks for any: only then, for who does not know the channel does not
+    /// know the message either.
+    fn tell_views(&mut self, id: ConnectionId, subscription: &Subscription) {
+        let asks = subscription.items.iter().any(|item| item.channel == Channel::View);
+        let connection = self.connections.get_mut(&id).filter(|connection| asks && !connection.views_told);
+        if let Some(connection) = connection {
+            connection.views_told = true;
+            self.tell(id, &ToTerminal::Views(self.views.list(self.config.generation)));
         }
     }
 

@@ -3,6 +3,7 @@
 //! Never: a number as a float; prices, quantities and sequences are text.
 
 mod books;
+mod views;
 
 use crate::{
     batches::BatchNumbers,
@@ -90,6 +91,9 @@ pub fn router(shared: Shared) -> Router {
         .route("/v1/legs", get(legs))
         .route("/v1/batches", get(batches))
         .route("/v1/books/{*instrument}", get(books::book))
+        .route("/v1/views", get(views::views))
+        .route("/v1/views/{view}", get(views::view))
+        .route("/v1/views/{view}/{*pair}", get(views::of_pair))
         .route("/v1/stream", get(stream))
         .fallback(|| async { failure(StatusCode::NOT_FOUND, "no such path") })
         .with_state(shared)
@@ -149,6 +153,7 @@ async fn index(State(shared): State<Shared>) -> String {
          /v1/legs                connections to venues: who is first, by how much\n\
          /v1/batches             the batch stream: where it stands, what is missing\n\
          /v1/books/VENUE/SYMBOL  one book, e.g. /v1/books/binance_spot/BTCUSDT?depth=10 (%3C %3E for < >)\n\
+         /v1/views               standing views; /v1/views/VIEW of all pairs, /v1/views/VIEW/ASSET/ASSET of one\n\
          /metrics                Prometheus\n\
          /healthz /readyz        liveness and readiness\n",
         crate::BUILD,

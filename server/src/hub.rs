@@ -5,18 +5,21 @@
 
 mod instrument;
 mod phase;
+mod view;
 
 pub use instrument::HubInstrument;
 pub use phase::{Frame, Update};
+pub use view::HeldView;
 
 use dataflow::{
     clock::CutClock,
     cut::{InstrumentCut, LaneCounts, LaneCut, LegCounts},
     sink::SinkMessage,
 };
-use market::{AdmittedChanges, AdmittedTrade, Best, LegId, PairId, SymbolId};
+use market::{AdmittedChanges, AdmittedTrade, Best, LegId, PairId, SymbolId, ViewId, ViewKey, ViewValue};
 use phase::Phase;
 use std::collections::BTreeMap;
+use view::HeldViews;
 
 /// How the hub cuts time into frames.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +63,7 @@ pub struct Step {
 struct Gathered {
     parts: Vec<LaneCut>,
     best: Vec<(PairId, Option<Best>)>,
+    views: Vec<(ViewKey, Option<ViewValue>)>,
 }
 
 /// State of all instruments at the last complete cut.
@@ -74,6 +78,7 @@ pub struct Hub {
     latest: u64,
     instruments: Vec<Option<HubInstrument>>,
     best: Vec<Option<Best>>,
+    views: HeldViews,
     phases: Vec<Option<Phase>>,
 }
 
@@ -90,6 +95,7 @@ impl Hub {
             latest: 0,
             instruments: Vec::new(),
             best: Vec::new(),
+            views: HeldViews::default(),
             phases: (0..phases).map(|_| None).collect(),
         }
     }
@@ -107,6 +113,12 @@ impl Hub {
                 for change in changes {
                     self.latest = self.latest.max(change.cut);
                     self.gathered.entry(change.cut).or_default().best.push((change.pair, change.best));
+                }
+            }
+            SinkMessage::Views(changes) => {
+                for change in changes {
+                    self.latest = self.latest.max(change.cut);
+                    self.gathered.entry(change.cut).or_default().views.push((change.key, change.value));
                 }
             }
             SinkMessage::Closed { worker, before } => {
@@ -190,6 +202,10 @@ impl Hub {
             }
             self.phases.iter_mut().flatten().for_each(|phase| phase.best_changed(pair));
         }
+        for (key, value) in gathered.views {
+            self.views.set(key, HeldView { value, cut: step.cut, at_ns: shown_ns });
+            self.phases.iter_mut().flatten().for_each(|phase| phase.view_changed(key));
+        }
     }
 
     /// Gives the epoch that the instrument came to, if that is another one.
@@ -233,6 +249,7 @@ impl Hub {
             at_ns: self.config.clock.end_ns(cut),
             updates: Vec::new(),
             best: Vec::new(),
+            views: Vec::new(),
         };
         let place = self.phases.get_mut(usize::try_from(phase).unwrap_or(usize::MAX));
         let Some(phase) = place.and_then(Option::as_mut) else { return frame };
@@ -244,6 +261,8 @@ impl Hub {
         let best = &self.best;
         let held = |pair: PairId| best.get(usize::try_from(pair.0).unwrap_or(usize::MAX)).copied().flatten();
         frame.best.iter_mut().for_each(|(pair, value)| *value = held(*pair));
+        let views = &self.views;
+        frame.views.iter_mut().for_each(|(key, value)| *value = views.get(*key).and_then(|held| held.value));
         frame
     }
 
@@ -268,6 +287,17 @@ impl Hub {
     #[must_use]
     pub fn best(&self, pair: PairId) -> Option<Best> {
         self.best.get(usize::try_from(pair.0).unwrap_or(usize::MAX)).copied().flatten()
+    }
+
+    /// A standing view of a pair at the last stepped cut; none if there never was a value.
+    #[must_use]
+    pub fn view(&self, key: ViewKey) -> Option<HeldView> {
+        self.views.get(key)
+    }
+
+    /// A standing view of every pair that ever had a value, by number of the pair.
+    pub fn views(&self, view: ViewId) -> impl Iterator<Item = (PairId, HeldView)> {
+        self.views.of(view)
     }
 
     /// The end of the last stepped cut, Unix nanoseconds: the hub's now.

@@ -15,6 +15,7 @@ pub mod http;
 pub mod hub;
 pub mod legs;
 pub mod metrics;
+pub mod name_glob;
 pub mod raw_log;
 pub mod replay;
 pub mod restore;
@@ -25,6 +26,7 @@ pub mod source;
 pub mod store;
 pub mod tape;
 pub mod upkeep;
+pub mod views;
 
 /// Name and version of this build, as told to terminals and by `--version`.
 pub const BUILD: &str = concat!("sprag ", env!("CARGO_PKG_VERSION"));

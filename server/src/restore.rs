@@ -13,7 +13,7 @@ use connectors::{
     halt,
 };
 use foldhash::{HashMap, HashMapExt, HashSet};
-use market::{Body, Directory, Event, LegId, Listing, Restored, Venue, instrument::DirectoryFull};
+use market::{Body, Directory, Event, LegId, Listing, Restored, Venue, Views, instrument::DirectoryFull};
 use std::path::Path;
 
 /// What a start goes on from.
@@ -141,7 +141,8 @@ pub fn events(
         if restored.from_log && outdated.contains(&*instrument.text) {
             restored = in_epoch(restored, block);
         }
-        let listing = Listing { venue, pair: instrument.pair, epoch: restored.version.epoch, block };
+        let listing =
+            Listing { venue, pair: instrument.pair, epoch: restored.version.epoch, block, views: Views::NONE };
         let leg = if restored.from_log { batches } else { LegId(0) };
         let event = |body| Event::of(instrument.id, leg, now_ns, 0, body);
         events.extend([event(Body::Listing(listing)), event(Body::Restored(Box::new(restored)))]);

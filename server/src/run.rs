@@ -24,6 +24,7 @@ use crate::{
     store::{BATCH_VENUE, Sharing, Store, StoreError, writer_options},
     tape::{self, LagBounds, Tape, TapeEnd, TapeHandle, TapeInput},
     upkeep::Upkeep,
+    views,
 };
 use batches::{BatchBegin, BatchEnds};
 use connectors::{
@@ -215,7 +216,10 @@ pub async fn run(
 
     let (logged, kept_books): (Vec<_>, Vec<_>) = kept.instruments.into_iter().partition(|kept| kept.restored.from_log);
     let books = kept_books.iter().filter(|kept| kept.restored.ticks.is_some()).count();
-    let events = |books| restore::events(books, &kept.outdated, &directory, BATCH_LEG, epoch, unix_ns());
+    let events = |books| {
+        let events = restore::events(books, &kept.outdated, &directory, BATCH_LEG, epoch, unix_ns());
+        events.map(|events| listings.with_their_views(events))
+    };
     let restored = events(kept_books)?;
     let batches = batch_begin(config, &part, logged, events).await?;
     let numbers = batches.as_ref().map(|begin| Arc::clone(&begin.numbers));
@@ -335,6 +339,7 @@ fn ring_bounds(config: &Config) -> RingBounds {
 #[must_use]
 pub fn listings(config: &Config, directory: &Arc<Directory>) -> Listings {
     let listings = Listings::new(Arc::clone(directory)).with_silent_intervals(config.pipeline.silent_intervals);
+    let listings = listings.with_views(views::table(config));
     config.instrument.iter().fold(listings, |listings, table| {
         let (venue, symbol) = (table.venue, &*table.symbol);
         let listings = match table.assets() {
@@ -427,8 +432,10 @@ impl Pipeline {
         let lane = LaneConfig { clock, limits: limits(config), silent_ns, silent_intervals, admitted };
         let ingest = IngestConfig { clock, pace: Pace::Clock(Arc::clone(&now_ns)), credit: Arc::clone(&credit) };
         let (inputs, taken) = std::sync::mpsc::channel();
+        let views = views::table(config);
         let fanout = Fanout::new(fanout_config(config, generation), Arc::clone(listings.directory()));
-        let graph = GraphConfig { lane, ingest, best: true, priority: fanout.board() };
+        let fanout = fanout.with_views(Arc::clone(&views));
+        let graph = GraphConfig { lane, ingest, best: true, views: views.rules(), priority: fanout.board() };
         let workers = graph::start(graph, receivers, inputs.clone())?;
 
         let (control, port) = source::control();

@@ -10,14 +10,15 @@ use crate::{
     bumps::Bumps,
     checkpoint::CheckpointTaker,
     fanout::{ConnectionId, Fanout, FanoutCounts, outbox::Outbox},
-    hub::{Hub, HubInstrument, Step},
+    hub::{HeldView, Hub, HubInstrument, Step},
     legs::{LegRow, LegSums},
     source::SourceControl,
+    views::ViewTable,
 };
 use connectors::clickhouse::{child::PARENT_FLUSH_MAX, sink::SinkInput};
 use dataflow::{clock::CutClock, cut::LaneCounts, ingest::Credit, sink::SinkMessage};
 use hdrhistogram::Histogram;
-use market::{Directory, SymbolId};
+use market::{Directory, PairId, SymbolId, ViewId, ViewKey};
 use std::{
     collections::VecDeque,
     sync::{
@@ -80,11 +81,18 @@ pub enum Command {
     Disconnect(ConnectionId),
     /// One instrument's state at the last cut, with the time of that cut.
     Book(SymbolId, oneshot::Sender<Option<(HubInstrument, u64)>>),
+    /// The standing views.
+    Views(oneshot::Sender<Arc<ViewTable>>),
+    /// A standing view of one pair or all, with the time of the last cut.
+    ViewValues(ViewId, Option<PairId>, oneshot::Sender<ViewValues>),
     /// The tape's numbers.
     Stats(oneshot::Sender<TapeStats>),
     /// Send away this share of the terminals that are here now, in percent; how many are left.
     Drain(u8, oneshot::Sender<usize>),
 }
+
+/// A standing view of pairs, and the end of the last cut in Unix nanoseconds.
+pub type ViewValues = (Vec<(PairId, HeldView)>, u64);
 
 /// The tape's numbers.
 #[derive(Clone, Debug, Default)]
@@ -154,6 +162,26 @@ impl TapeHandle {
     pub async fn book(&self, symbol: SymbolId) -> Result<Option<(HubInstrument, u64)>, TapeEnded> {
         let (reply, answer) = oneshot::channel();
         self.give(Command::Book(symbol, reply)).await?;
+        answer.await.map_err(|_| TapeEnded)
+    }
+
+    /// Asks for the standing views.
+    ///
+    /// # Errors
+    /// [`TapeEnded`].
+    pub async fn views(&self) -> Result<Arc<ViewTable>, TapeEnded> {
+        let (reply, answer) = oneshot::channel();
+        self.give(Command::Views(reply)).await?;
+        answer.await.map_err(|_| TapeEnded)
+    }
+
+    /// Asks for a standing view of one pair, or of every pair that ever had a value.
+    ///
+    /// # Errors
+    /// [`TapeEnded`].
+    pub async fn view_values(&self, view: ViewId, pair: Option<PairId>) -> Result<ViewValues, TapeEnded> {
+        let (reply, answer) = oneshot::channel();
+        self.give(Command::ViewValues(view, pair, reply)).await?;
         answer.await.map_err(|_| TapeEnded)
     }
 
@@ -396,6 +424,14 @@ impl Running {
             Command::Book(symbol, reply) => {
                 let now_ns = hub.now_ns();
                 answer(reply, hub.instrument(symbol).map(|instrument| (instrument.clone(), now_ns)));
+            }
+            Command::Views(reply) => answer(reply, Arc::clone(fanout.views())),
+            Command::ViewValues(view, pair, reply) => {
+                let values = match pair {
+                    Some(pair) => hub.view(ViewKey { view, pair }).map(|held| (pair, held)).into_iter().collect(),
+                    None => hub.views(view).collect(),
+                };
+                answer(reply, (values, hub.now_ns()));
             }
             Command::Stats(reply) => answer(reply, self.stats()),
             Command::Drain(percent, reply) => {

@@ -6,6 +6,7 @@
 mod book;
 mod digest;
 mod market_data;
+mod view;
 
 pub use digest::digest_of;
 
@@ -14,7 +15,7 @@ use crate::{
     error::{DecodeError, EncodeError},
     varint::{Reader, put_signed, put_u256, put_varint},
 };
-use market::{Best, Feed, FeedState, Flags, Level, LevelChange, Quote, Scale, Side, Trade, Version};
+use market::{Best, Feed, FeedState, Flags, Level, LevelChange, Quote, Scale, Side, Trade, Version, ViewValue};
 
 const BOOK_SNAPSHOT: u8 = 0x01;
 const BOOK_DELTA: u8 = 0x02;
@@ -23,6 +24,7 @@ const TRADES: u8 = 0x04;
 const BEST: u8 = 0x05;
 const STATUS: u8 = 0x06;
 const DIGEST: u8 = 0x07;
+const VIEW: u8 = 0x08;
 
 /// A block of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub enum Block {
     Status(StatusBlock),
     /// What an instrument's book at a version must hash to.
     Digest(DigestBlock),
+    /// A standing view of a pair.
+    View(ViewBlock),
 }
 
 /// The whole book of an instrument at a version.
@@ -140,6 +144,15 @@ pub struct DigestBlock {
     pub crc: u32,
 }
 
+/// A standing view of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ViewBlock {
+    /// The number of view and pair, as of [`market::ViewKey::number`].
+    pub id: u32,
+    /// What it is; none when no book is in it.
+    pub value: Option<ViewValue>,
+}
+
 /// Puts changes into the order of the wire: bids, then asks, each by rising price.
 pub fn sort_changes(changes: &mut [LevelChange]) {
     changes.sort_unstable_by_key(|change| (change.side, change.level.tick_index));
@@ -207,6 +220,11 @@ fn put_block(block: &Block, out: &mut Vec<u8>) -> Result<(), EncodeError> {
             digest.put(out);
             Ok(())
         }
+        Block::View(view) => {
+            out.push(VIEW);
+            view.put(out);
+            Ok(())
+        }
     }
 }
 
@@ -219,6 +237,7 @@ pub(crate) fn get_block(kind: u8, reader: &mut Reader<'_>) -> Result<Block, Deco
         BEST => BestBlock::get(reader).map(Block::Best),
         STATUS => StatusBlock::get(reader).map(Block::Status),
         DIGEST => DigestBlock::get(reader).map(Block::Digest),
+        VIEW => ViewBlock::get(reader).map(Block::View),
         kind => Err(DecodeError::UnknownBlock { kind }),
     }
 }

@@ -46,6 +46,12 @@ pub const SYMBOL_BYTES_MAX: usize = 264;
 /// Longest asset name; on-chain denominations have up to 71 bytes.
 pub const ASSET_BYTES_MAX: usize = 128;
 
+/// Most standing views of a server.
+pub const VIEWS_MAX: usize = market::view::VIEWS_MAX;
+
+/// Longest name of a standing view, the bound of the configuration.
+pub const VIEW_NAME_BYTES_MAX: usize = market::view::VIEW_NAME_BYTES_MAX;
+
 /// Longest venue name; they are ours and short.
 pub const VENUE_BYTES_MAX: usize = 32;
 

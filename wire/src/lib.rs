@@ -15,10 +15,11 @@ pub mod hello;
 pub mod message;
 pub mod request;
 mod varint;
+pub mod views;
 
 pub use block::{
-    BestBlock, Block, BookDelta, BookSnapshot, DigestBlock, QuoteBlock, StatusBlock, TradesBlock, decode_block,
-    digest_of, encode_block, sort_changes,
+    BestBlock, Block, BookDelta, BookSnapshot, DigestBlock, QuoteBlock, StatusBlock, TradesBlock, ViewBlock,
+    decode_block, digest_of, encode_block, sort_changes,
 };
 pub use close::CloseNotice;
 pub use dictionary::{Dictionary, DictionaryInstrument, DictionaryPair};
@@ -27,6 +28,7 @@ pub use frame::{ChainKind, Frame, FrameBuilder};
 pub use hello::Hello;
 pub use message::{Answer, ErrorCode, Gap, ServerError, ToTerminal};
 pub use request::{Channel, Resync, Subscription, SubscriptionItem, ToServer};
+pub use views::{ListedView, ViewList};
 
 /// The version that this crate speaks; the first number in every hello.
 pub const WIRE_VERSION: u16 = 1;

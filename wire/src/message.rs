@@ -10,6 +10,7 @@ use crate::{
     hello::Hello,
     request::{Channel, get_entries, put_entries},
     varint::{Reader, put_text, put_varint},
+    views::ViewList,
 };
 use bytes::Bytes;
 
@@ -20,6 +21,7 @@ pub(crate) const PRIORITY_FRAME: u8 = 0x04;
 const ANSWER: u8 = 0x05;
 const ERROR: u8 = 0x06;
 const GAP: u8 = 0x07;
+const VIEWS: u8 = 0x08;
 
 /// A message to a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +38,8 @@ pub enum ToTerminal {
     Error(ServerError),
     /// Frames of this connection were lost.
     Gap(Gap),
+    /// The standing views; told to a terminal that asks for the channel.
+    Views(ViewList),
 }
 
 /// A subscription request was carried out.
@@ -127,7 +131,7 @@ pub struct ServerError {
 /// Frames of this connection were lost; a snapshot of each entry follows on the same socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Channel and instrument, or for [`Channel::Best`] pair, of each.
+    /// Channel and instrument of each; the pair for [`Channel::Best`], view and pair for [`Channel::View`].
     pub entries: Vec<(Channel, u32)>,
 }
 
@@ -161,6 +165,10 @@ impl ToTerminal {
                 out.push(GAP);
                 put_entries(&mut out, &gap.entries, GAP_ENTRIES_MAX)?;
             }
+            Self::Views(views) => {
+                out.push(VIEWS);
+                views.put(&mut out)?;
+            }
         }
         if out.len() > MESSAGE_BYTES_MAX {
             return Err(EncodeError::TooLong { bytes: out.len(), max: MESSAGE_BYTES_MAX });
@@ -185,6 +193,7 @@ impl ToTerminal {
             ANSWER => Self::Answer(Answer { request: reader.u32()?, matched: reader.u32()? }),
             ERROR => Self::Error(ServerError::get(&mut reader)?),
             GAP => Self::Gap(Gap { entries: get_entries(&mut reader, GAP_ENTRIES_MAX)? }),
+            VIEWS => Self::Views(ViewList::get(&mut reader)?),
             kind => return Err(DecodeError::UnknownKind { kind }),
         };
         reader.finish()?;

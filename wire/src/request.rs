@@ -33,12 +33,14 @@ pub enum Channel {
     Status,
     /// Digests of an instrument's book, to hold the conflated chain against.
     Digest,
+    /// A standing view of a pair; the number is [`market::ViewKey::number`].
+    View,
 }
 
 impl Channel {
     /// Every channel, in the order of their codes, which begin with 1.
-    pub const ALL: [Self; 7] =
-        [Self::Quote, Self::Book, Self::Priority, Self::Trades, Self::Best, Self::Status, Self::Digest];
+    pub const ALL: [Self; 8] =
+        [Self::Quote, Self::Book, Self::Priority, Self::Trades, Self::Best, Self::Status, Self::Digest, Self::View];
 
     /// The name used in logs and in command lines.
     #[must_use]
@@ -51,6 +53,7 @@ impl Channel {
             Self::Best => "best",
             Self::Status => "status",
             Self::Digest => "digest",
+            Self::View => "view",
         }
     }
 
@@ -63,6 +66,7 @@ impl Channel {
             Self::Best => 5,
             Self::Status => 6,
             Self::Digest => 7,
+            Self::View => 8,
         }
     }
 
@@ -75,7 +79,8 @@ impl Channel {
     }
 }
 
-/// One wish: a channel, and a glob over `venue/symbol`, or over `ASSET/ASSET` for [`Channel::Best`].
+/// One wish: a channel, and a glob over `venue/symbol`; over `ASSET/ASSET` for [`Channel::Best`], over `VIEW/ASSET/ASSET`
+/// for [`Channel::View`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubscriptionItem {
     /// The channel.
@@ -96,7 +101,7 @@ pub struct Subscription {
 /// A call for snapshots of chains that were broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resync {
-    /// Channel and instrument, or for [`Channel::Best`] pair, of each.
+    /// Channel and instrument of each; the pair for [`Channel::Best`], view and pair for [`Channel::View`].
     pub items: Vec<(Channel, u32)>,
 }
 

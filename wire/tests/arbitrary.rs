@@ -4,13 +4,15 @@
 
 use market::{
     Best, BestSide, Feed, FeedState, Flags, Level, LevelChange, Quote, Scale, Side, Trade, U256, Venue, Version,
+    ViewRule, ViewValue,
     quote::Exact,
+    view::{Band, Imbalance, SignedExact, ViewNumber, WHOLE_PPM},
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use wire::{
     Answer, BestBlock, Block, BookDelta, BookSnapshot, ChainKind, Channel, Dictionary, DictionaryInstrument,
-    DictionaryPair, DigestBlock, ErrorCode, Frame, Gap, Hello, QuoteBlock, Resync, ServerError, StatusBlock,
-    Subscription, SubscriptionItem, ToServer, ToTerminal, TradesBlock, sort_changes,
+    DictionaryPair, DigestBlock, ErrorCode, Frame, Gap, Hello, ListedView, QuoteBlock, Resync, ServerError,
+    StatusBlock, Subscription, SubscriptionItem, ToServer, ToTerminal, TradesBlock, ViewBlock, ViewList, sort_changes,
 };
 
 /// Numbers with the ones that break others: beyond 2^53, and the limits.
@@ -98,8 +100,38 @@ fn trade() -> impl Strategy<Value = Trade> {
     )
 }
 
+fn exact() -> impl Strategy<Value = Exact> {
+    (quantity(), any::<i8>()).prop_map(|(steps, exponent)| Exact::new(steps, exponent))
+}
+
+fn view() -> impl Strategy<Value = Block> {
+    let number = prop_oneof![
+        (exact(), exact()).prop_map(|(bids, asks)| ViewNumber::Reserves { bids, asks }),
+        (-1_000_000..=1_000_000).prop_filter_map("within the whole", Imbalance::of_ppm).prop_map(ViewNumber::Imbalance),
+        (any::<bool>(), exact()).prop_map(|(negative, size)| ViewNumber::Spread(SignedExact::new(negative, size))),
+        Just(ViewNumber::Nothing),
+        Just(ViewNumber::Overflow),
+    ];
+    let value = (number, any::<bool>(), any::<u32>()).prop_map(|(number, partial, instruments)| ViewValue {
+        number,
+        partial,
+        instruments,
+    });
+    (any::<u32>(), option::of(value)).prop_map(|(id, value)| Block::View(ViewBlock { id, value }))
+}
+
+fn views() -> impl Strategy<Value = ViewList> {
+    let band = || (1..=WHOLE_PPM).prop_filter_map("a width", Band::of_ppm);
+    let rule = prop_oneof![
+        band().prop_map(ViewRule::ReservesWithin),
+        band().prop_map(ViewRule::ImbalanceWithin),
+        Just(ViewRule::Spread)
+    ];
+    let view = (".{0,12}", rule).prop_map(|(name, rule)| ListedView { name: name.into(), rule });
+    (number(), vec(view, 0..6)).prop_map(|(generation, views)| ViewList { generation, views })
+}
+
 fn best_side() -> impl Strategy<Value = BestSide> {
-    let exact = || (quantity(), any::<i8>()).prop_map(|(steps, exponent)| Exact::new(steps, exponent));
     (exact(), exact(), select(Venue::ALL.to_vec())).prop_map(|(price, quantity, venue)| BestSide {
         price,
         quantity,
@@ -120,7 +152,7 @@ fn block() -> impl Strategy<Value = Block> {
         .prop_map(|(id, version, feed, age_ms)| Block::Status(StatusBlock { id, version, feed, age_ms }));
     let digest = (any::<u32>(), version(), any::<u32>())
         .prop_map(|(id, version, crc)| Block::Digest(DigestBlock { id, version, crc }));
-    prop_oneof![snapshot(), delta(), quote, trades, best, status, digest]
+    prop_oneof![snapshot(), delta(), quote, trades, best, status, digest, view()]
 }
 
 fn entries() -> impl Strategy<Value = Vec<(Channel, u32)>> {
@@ -163,7 +195,7 @@ pub(crate) fn to_terminal() -> impl Strategy<Value = ToTerminal> {
     let error = (option::of(any::<u32>()), select(ErrorCode::ALL.to_vec()), ".{0,40}")
         .prop_map(|(request, code, text)| ToTerminal::Error(ServerError { request, code, text: text.into() }));
     let gap = entries().prop_map(|entries| ToTerminal::Gap(Gap { entries }));
-    prop_oneof![1 => hello, 1 => dictionary().prop_map(ToTerminal::Dictionary), 4 => frame, 1 => answer, 1 => error, 1 => gap]
+    prop_oneof![1 => hello, 1 => dictionary().prop_map(ToTerminal::Dictionary), 4 => frame, 1 => answer, 1 => error, 1 => gap, 1 => views().prop_map(ToTerminal::Views)]
 }
 
 /// Any message to the server.

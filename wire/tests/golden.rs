@@ -29,7 +29,7 @@ fn refused() -> Vec<(&'static str, Vec<u8>, DecodeError)> {
         ("a request is not for a terminal", vec![0x43, 0x00], DecodeError::UnknownKind { kind: 0x43 }),
         ("a frame without its end mark", vec![0x03, 0x01, 0x01], DecodeError::Truncated),
         ("bytes after the end mark", vec![0x03, 0x01, 0x01, 0x00, 0x00], DecodeError::Trailing { bytes: 1 }),
-        ("unknown block kind", vec![0x03, 0x01, 0x01, 0x08], DecodeError::UnknownBlock { kind: 8 }),
+        ("unknown block kind", vec![0x03, 0x01, 0x01, 0x09], DecodeError::UnknownBlock { kind: 9 }),
         ("a varint with a needless byte", vec![0x05, 0x81, 0x00, 0x00], DecodeError::NotCanonical),
         ("a varint beyond its field", vec![0x05, 0x80, 0x80, 0x80, 0x80, 0x10, 0x00], DecodeError::NumberRange),
         ("a varint beyond 64 bits", [&[0x03][..], &[0xFF; 9], &[0x02]].concat(), DecodeError::NumberRange),
@@ -62,6 +62,19 @@ fn refused() -> Vec<(&'static str, Vec<u8>, DecodeError)> {
             "a trade id that its order already says",
             vec![0x03, 0, 0, 0x04, 0, 0, 0, 1, 2, 14, 1, 0x37, 0, 0, 0, 0],
             DecodeError::NotCanonical,
+        ),
+        ("unknown view kind", vec![0x08, 0, 1, 1, 0x61, 4], unknown("view kind", 4)),
+        ("a view of more than the whole", vec![0x08, 0, 1, 1, 0x61, 1, 0xC1, 0x84, 0x3D], DecodeError::NumberRange),
+        ("a view of no width", vec![0x08, 0, 1, 1, 0x61, 2, 0], DecodeError::NumberRange),
+        ("more views than there can be", vec![0x08, 0, 33], DecodeError::TooMany { count: 33, max: 32 }),
+        ("unknown view marks", vec![0x03, 0, 0, 0x08, 0, 6, 1, 0], unknown("view marks", 6)),
+        ("no value, and partial", vec![0x03, 0, 0, 0x08, 0, 8, 0], unknown("view marks", 8)),
+        ("an imbalance with a sign of its own", vec![0x03, 0, 0, 0x08, 0, 18, 1, 0, 0], unknown("view marks", 18)),
+        ("a spread of zero below zero", vec![0x03, 0, 0, 0x08, 0, 19, 1, 0, 0, 0], DecodeError::NotCanonical),
+        (
+            "an imbalance beyond the whole",
+            vec![0x03, 0, 0, 0x08, 0, 2, 1, 0x82, 0x89, 0x7A, 0],
+            DecodeError::NumberRange,
         ),
         (
             "a price with a trailing zero in its digits",
@@ -148,7 +161,9 @@ fn the_specification_names_these_bytes() {
     let specification = fs::read_to_string(root().join("docs/WIRE.md")).unwrap();
     let line = format!("golden-sha256: {}", digest());
     assert!(specification.contains(&line), "docs/WIRE.md lacks the line `{line}`");
-    for name in ["hello", "heartbeat", "snapshot", "dex-snapshot", "delta", "quote", "digest", "subscribe"] {
+    for name in
+        ["hello", "heartbeat", "snapshot", "dex-snapshot", "delta", "quote", "digest", "views", "view", "subscribe"]
+    {
         let sample = samples::samples().into_iter().find(|sample| sample.name == name).unwrap();
         let bytes = hex(&sample.message.encode());
         let shown: String = specification.split_whitespace().collect();

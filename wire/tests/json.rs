@@ -3,7 +3,7 @@
 //! Never: a JSON number.
 
 use crate::samples::Message;
-use market::{BestSide, Feed, Level, Scale, Trade, Version, quote::Exact};
+use market::{BestSide, Feed, Level, Scale, Trade, Version, ViewValue, quote::Exact, view::ViewNumber};
 use serde_json::{Value, json};
 use wire::{Block, ChainKind, Channel, Frame, Subscription, ToServer, ToTerminal};
 
@@ -44,6 +44,12 @@ fn to_terminal(message: &ToTerminal) -> Value {
             "kind": "error", "request": error.request.map(text), "code": text(error.code.code()), "text": error.text,
         }),
         ToTerminal::Gap(gap) => json!({"kind": "gap", "entries": entries(&gap.entries)}),
+        ToTerminal::Views(list) => json!({
+            "kind": "views", "generation": text(list.generation),
+            "views": list.views.iter().map(|view| json!({
+                "name": view.name, "kind": view.rule.name(), "ppm": view.rule.band().map(|band| text(band.ppm())),
+            })).collect::<Vec<_>>(),
+        }),
     }
 }
 
@@ -113,6 +119,9 @@ fn block(block: &Block) -> Value {
         Block::Digest(value) => json!({
             "kind": "digest", "id": text(value.id), "version": version(value.version), "crc": text(value.crc),
         }),
+        Block::View(value) => json!({
+            "kind": "view", "id": text(value.id), "value": value.value.as_ref().map(view_value),
+        }),
     }
 }
 
@@ -141,6 +150,19 @@ fn trade(trade: &Trade) -> Value {
 
 fn best_side(side: BestSide) -> Value {
     json!({"price": exact(side.price), "quantity": exact(side.quantity), "venue": side.venue.name()})
+}
+
+fn view_value(value: &ViewValue) -> Value {
+    let number = match value.number {
+        ViewNumber::Reserves { bids, asks } => json!({"kind": "reserves", "bids": exact(bids), "asks": exact(asks)}),
+        ViewNumber::Imbalance(imbalance) => json!({"kind": "imbalance", "ppm": text(imbalance.ppm())}),
+        ViewNumber::Spread(spread) => {
+            json!({"kind": "spread", "negative": spread.is_negative(), "magnitude": exact(spread.magnitude())})
+        }
+        ViewNumber::Nothing => json!({"kind": "nothing"}),
+        ViewNumber::Overflow => json!({"kind": "overflow"}),
+    };
+    json!({"number": number, "partial": value.partial, "instruments": text(value.instruments)})
 }
 
 fn exact(value: Exact) -> Value {

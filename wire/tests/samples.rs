@@ -4,12 +4,14 @@
 
 use market::{
     Best, BestSide, Feed, FeedState, Flags, Level, LevelChange, Quote, Scale, Side, Trade, U256, Venue, Version,
+    ViewRule, ViewValue,
     quote::Exact,
+    view::{Band, Imbalance, SignedExact, ViewNumber},
 };
 use wire::{
     Answer, BestBlock, Block, BookDelta, BookSnapshot, ChainKind, Channel, Dictionary, DictionaryInstrument,
-    DictionaryPair, DigestBlock, ErrorCode, Frame, Gap, Hello, QuoteBlock, Resync, ServerError, StatusBlock,
-    Subscription, SubscriptionItem, ToServer, ToTerminal, TradesBlock,
+    DictionaryPair, DigestBlock, ErrorCode, Frame, Gap, Hello, ListedView, QuoteBlock, Resync, ServerError,
+    StatusBlock, Subscription, SubscriptionItem, ToServer, ToTerminal, TradesBlock, ViewBlock, ViewList,
 };
 
 /// A message of either direction.
@@ -74,7 +76,7 @@ fn sample(name: &'static str, description: &'static str, message: Message) -> Sa
 
 /// Every sample.
 pub(crate) fn samples() -> Vec<Sample> {
-    [opening(), books(), market_data(), small(), requests(), powers()].into_iter().flatten().collect()
+    [opening(), books(), market_data(), small(), requests(), powers(), views()].into_iter().flatten().collect()
 }
 
 fn opening() -> Vec<Sample> {
@@ -362,6 +364,70 @@ fn powers() -> Vec<Sample> {
             "dex-subscribe",
             "an exact name with a slash and brackets, and the longest pattern",
             Message::ToServer(ToServer::Subscribe(subscription)),
+        ),
+    ]
+}
+
+fn views() -> Vec<Sample> {
+    let exact = |steps: u64, exponent| Exact::new(U256::from(steps), exponent);
+    let band = |ppm| Band::of_ppm(ppm).unwrap();
+    let listed = |name: &str, rule| ListedView { name: name.into(), rule };
+    let list = ViewList {
+        generation: 9_007_199_254_740_993,
+        views: vec![
+            listed("depth1", ViewRule::ReservesWithin(band(10_000))),
+            listed("tilt", ViewRule::ImbalanceWithin(band(1_000_000))),
+            listed("spread", ViewRule::Spread),
+        ],
+    };
+    let longest = "v".repeat(wire::bounds::VIEW_NAME_BYTES_MAX);
+    let most = ViewList { generation: u64::MAX, views: vec![listed(&longest, ViewRule::ReservesWithin(band(1)))] };
+    let none = ViewList { generation: 0, views: vec![] };
+    let value = |number, partial, instruments| Some(ViewValue { number, partial, instruments });
+    let block = |id, value| Block::View(ViewBlock { id, value });
+    let spread = |negative, size| ViewNumber::Spread(SignedExact::new(negative, size));
+    let reserves = ViewNumber::Reserves { bids: exact(125, -1), asks: exact(3, 0) };
+    let wide = ViewNumber::Reserves { bids: Exact::new(U256::MAX, -38), asks: Exact::new(U256::MAX, 38) };
+    let imbalance = |ppm| ViewNumber::Imbalance(Imbalance::of_ppm(ppm).unwrap());
+    let all = vec![
+        block(0, None),
+        block(1, value(imbalance(-250_000), false, 2)),
+        block(1, value(imbalance(1_000_000), true, 1)),
+        block(2, value(spread(true, exact(1, -1)), false, 3)),
+        block(2, value(spread(false, exact(0, 0)), false, 2)),
+        block(34, value(ViewNumber::Nothing, false, 1)),
+        block(33, value(ViewNumber::Overflow, true, 2)),
+        block(u32::MAX, value(wide, true, u32::MAX)),
+    ];
+    let items = vec![
+        SubscriptionItem { channel: Channel::View, pattern: "depth1/BTC/USDT".into() },
+        SubscriptionItem { channel: Channel::View, pattern: "*/ETH/*".into() },
+    ];
+    let terminal = Message::ToTerminal;
+    vec![
+        sample("views", "one of each kind", terminal(ToTerminal::Views(list))),
+        sample("views-extremes", "the longest name, the least width", terminal(ToTerminal::Views(most))),
+        sample("views-none", "a server without standing views", terminal(ToTerminal::Views(none))),
+        sample(
+            "view",
+            "reserves of pair 3 in view 0, of two books, partial",
+            frame(vec![block(96, value(reserves, true, 2))]),
+        ),
+        sample("view-kinds", "every kind of value, the extremes included", frame(all)),
+        sample(
+            "view-subscribe",
+            "a view of a pair, and all views of some",
+            Message::ToServer(ToServer::Subscribe(Subscription { request: 9, items })),
+        ),
+        sample(
+            "view-gap",
+            "a view of a pair lost frames",
+            terminal(ToTerminal::Gap(Gap { entries: vec![(Channel::View, 96)] })),
+        ),
+        sample(
+            "view-resync",
+            "the view of a pair again",
+            Message::ToServer(ToServer::Resync(Resync { items: vec![(Channel::View, 96)] })),
         ),
     ]
 }

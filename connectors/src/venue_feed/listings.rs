@@ -6,7 +6,10 @@
 use super::{Undecodable, assets, excerpt, number};
 use crate::live::protocol::Listed;
 use foldhash::{HashMap, HashSet};
-use market::{Body, Directory, Event, Instrument, LegId, Listing, Scale, Tranches, Venue, feed::SILENT_INTERVALS};
+use market::{
+    Body, Directory, Event, Instrument, LegId, Listing, PairId, PairViews, Scale, Tranches, Venue, Views,
+    feed::SILENT_INTERVALS,
+};
 use std::{borrow::Cow, sync::Arc};
 
 /// Longest symbol taken from a venue, in bytes: two on-chain denominations of 128, and what stands between them.
@@ -47,6 +50,8 @@ pub struct Listings {
     only: HashMap<Venue, HashSet<Box<str>>>,
     /// See [`Listings::with_silent_intervals`].
     silent_intervals: Option<u64>,
+    /// The standing views, if there are any.
+    views: Option<Arc<dyn PairViews>>,
 }
 
 impl Listings {
@@ -156,6 +161,28 @@ impl Listings {
         self.silent_intervals.unwrap_or(SILENT_INTERVALS)
     }
 
+    /// Says which standing views a pair is in.
+    #[must_use]
+    pub fn with_views(self, views: Arc<dyn PairViews>) -> Self {
+        Self { views: Some(views), ..self }
+    }
+
+    /// Puts the standing views of their pairs into listings that others made.
+    #[must_use]
+    pub fn with_their_views(&self, mut events: Vec<Event>) -> Vec<Event> {
+        for event in &mut events {
+            if let Body::Listing(listing) = &mut event.body {
+                listing.views = self.views_of(listing.pair);
+            }
+        }
+        events
+    }
+
+    fn views_of(&self, pair: PairId) -> Views {
+        let pair = self.views.as_ref().and_then(|views| Some((views, self.directory.pair(pair)?)));
+        pair.map_or(Views::NONE, |(views, pair)| views.of(&pair.text))
+    }
+
     /// The directory that is filled.
     #[must_use]
     pub fn directory(&self) -> &Arc<Directory> {
@@ -192,7 +219,8 @@ impl Listings {
             // A synthesized stream starts anew with each start, so above all that was ever shown.
             (false, reached) => self.block.max(reached.map_or(0, |epoch| epoch.saturating_add(1))),
         };
-        let listing = Listing { venue, pair: instrument.pair, epoch, block: self.block };
+        let views = self.views_of(instrument.pair);
+        let listing = Listing { venue, pair: instrument.pair, epoch, block: self.block, views };
         let event = Event::of(instrument.id, leg, received_ns, 0, Body::Listing(listing));
         Ok((instrument, event))
     }
@@ -234,6 +262,7 @@ pub(crate) fn joined_by<'a>(symbol: &'a str, quotes: &[&'static str]) -> Option<
 mod tests {
     use super::*;
     use crate::venue_feed::wire::Wire;
+    use market::ViewId;
 
     #[test]
     fn symbols_split_by_separator_or_longest_quote_asset() {
@@ -274,11 +303,36 @@ mod tests {
             (Venue::KrakenSpot, "ETH/USD", 100),
         ] {
             let (instrument, event) = listings.introduce(venue, symbol, 5).unwrap();
-            let right = Listing { venue, pair: instrument.pair, epoch, block: 100 };
+            let right = Listing { venue, pair: instrument.pair, epoch, block: 100, views: Views::NONE };
             assert_eq!(event, Event::of(instrument.id, LegId(0), 5, 0, Body::Listing(right)), "{symbol}");
         }
         let unknown = listings.introduce(Venue::BinanceSpot, "WHAT", 5);
         assert!(matches!(unknown, Err(Undecodable::Symbol { .. })), "{unknown:?}");
+    }
+
+    /// Views by the length of the base.
+    #[derive(Debug)]
+    struct ByLength;
+
+    impl PairViews for ByLength {
+        fn of(&self, pair: &str) -> Views {
+            let base = pair.split('/').next().map_or(0, str::len);
+            ViewId::new(base).map_or(Views::NONE, |view| Views::NONE.with(view))
+        }
+    }
+
+    #[test]
+    fn a_listing_carries_the_views_of_its_pair_as_it_is_named_across_venues() {
+        let listings = Listings::new(Arc::default()).with_views(Arc::new(ByLength));
+        let views = |event: &Event| if let Body::Listing(listing) = &event.body { Some(listing.views) } else { None };
+        let three = Views::NONE.with(ViewId::new(3).unwrap());
+        let (instrument, event) = listings.introduce(Venue::KrakenSpot, "XXBT/USD", 5).unwrap();
+        assert_eq!(views(&event), Some(three), "BTC/USD");
+        let kept = Listing { venue: Venue::KrakenSpot, pair: instrument.pair, epoch: 1, block: 1, views: Views::NONE };
+        let event = Event::of(instrument.id, LegId(0), 1, 0, Body::Listing(kept));
+        let other = Event::of_leg(0, LegId(0), 1, Body::LegHeard);
+        let marked = listings.with_their_views(vec![event, other.clone()]);
+        assert_eq!((views(&marked[0]), &marked[1]), (Some(three), &other));
     }
 
     /// A whole book with one bid of a venue whose updates have ids, and of one without.

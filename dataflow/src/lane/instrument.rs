@@ -13,6 +13,7 @@ use super::{
     legs::LegMarks,
     pulse::Pulse,
     tally::Tally,
+    views::Parts,
 };
 use market::{
     AdmittedChanges, AdmittedTrade, Best, Body, Book, Delta, Event, Feed, FeedState, Guard, LegId, Listing, Quote,
@@ -63,6 +64,7 @@ pub(super) struct Instrument {
     last: Times,
     published: Published,
     quote_before: Option<Best>,
+    parts: Parts,
     new_trades: Vec<(Scale, Trade)>,
     admitted: Vec<AdmittedChanges>,
     admitted_trades: Vec<AdmittedTrade>,
@@ -104,6 +106,7 @@ impl Instrument {
             last: Times { received_ns: listed_ns, ..Times::default() },
             published: Published::default(),
             quote_before: None,
+            parts: Parts::new(listing.views, listing.pair),
             new_trades: Vec::new(),
             admitted: Vec::new(),
             admitted_trades: Vec::new(),

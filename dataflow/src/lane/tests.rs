@@ -6,12 +6,13 @@ mod batches;
 mod legs;
 mod powers;
 mod returning;
+mod views;
 
 use super::*;
 use crate::cut::{BookCut, InstrumentCut, LaneCounts, LegCounts};
 use market::{
     Delta, FeedState, LegId, Level, LevelChange, Listing, Scale, Sequence, Side, Snapshot, TickChange, U256, Venue,
-    Version, Window, event::Event, guard::BreakReason,
+    Version, Views, Window, event::Event, guard::BreakReason,
 };
 use std::collections::BTreeMap;
 
@@ -89,7 +90,7 @@ impl Tape {
 
     fn list(&mut self, symbol: u32) {
         let venue = if symbol == 0 { Venue::BinanceSpot } else { Venue::KrakenSpot };
-        self.take(0, symbol, Body::Listing(Listing { venue, pair: PairId(0), epoch: 0, block: 0 }));
+        self.take(0, symbol, Body::Listing(Listing { venue, pair: PairId(0), epoch: 0, block: 0, views: Views::NONE }));
     }
 
     fn delta(&mut self, ms: u64, symbol: u32, ids: (u64, u64), changes: &[TickChange]) {

@@ -2,7 +2,7 @@
 //!
 //! Never: a block applied to an instrument that the present dictionary does not name.
 
-use super::{InstrumentState, Session, ShownQuote};
+use super::{InstrumentState, Session, SessionError, ShownQuote};
 use crate::{
     guard::{Check, Outcome},
     notice::Notice,
@@ -12,17 +12,23 @@ use std::sync::Arc;
 use wire::{BestBlock, Block, ChainKind, Channel, DigestBlock, QuoteBlock, TradesBlock};
 
 impl Session {
-    pub(super) fn take_block(&mut self, kind: ChainKind, block: Block, now_ms: u64, notices: &mut Vec<Notice>) {
+    pub(super) fn take_block(
+        &mut self,
+        kind: ChainKind,
+        block: Block,
+        now_ms: u64,
+        notices: &mut Vec<Notice>,
+    ) -> Result<(), SessionError> {
         match block {
             Block::BookSnapshot(snapshot) => {
-                let Some(state) = self.named(snapshot.id, notices) else { return };
+                let Some(state) = self.named(snapshot.id, notices) else { return Ok(()) };
                 let outcome = state.books.snapshot(kind, &snapshot);
                 state.hear(kind, now_ms);
                 state.observe(snapshot.feed, snapshot.age_ms, now_ms, notices);
                 self.tell_book(kind, snapshot.id, outcome, true, notices);
             }
             Block::BookDelta(delta) => {
-                let Some(state) = self.named(delta.id, notices) else { return };
+                let Some(state) = self.named(delta.id, notices) else { return Ok(()) };
                 let outcome = state.books.delta(kind, &delta, now_ms);
                 if matches!(outcome, Outcome::Shown(_) | Outcome::Behind | Outcome::Refused { .. }) {
                     state.hear(kind, now_ms);
@@ -39,7 +45,9 @@ impl Session {
                 }
             }
             Block::Digest(digest) => self.take_digest(&digest, now_ms, notices),
+            Block::View(view) => self.take_view(&view, notices)?,
         }
+        Ok(())
     }
 
     fn named(&mut self, id: u32, notices: &mut Vec<Notice>) -> Option<&mut InstrumentState> {

@@ -10,8 +10,8 @@ use crossterm::{
     style::{Color, Print, ResetColor, SetForegroundColor},
     terminal::{self, Clear, ClearType},
 };
-use market::{FeedState, Level, Scale, Side, power};
-use receiver::{InstrumentView, Link, Terminal};
+use market::{FeedState, Level, Scale, Side, power, view::ViewNumber};
+use receiver::{InstrumentView, Link, StandingView, Terminal};
 use std::{
     io::{self, IsTerminal, Write},
     time::Duration,
@@ -36,8 +36,11 @@ const POWER_DIGITS: u32 = 9;
 #[derive(Debug, Args)]
 pub(super) struct WatchArgs {
     /// Instruments as VENUE/SYMBOL; globs are fine.
-    #[arg(required = true)]
+    #[arg(required_unless_present = "views")]
     instruments: Vec<String>,
+    /// Standing views of pairs as VIEW/ASSET/ASSET; globs are fine, and more than one.
+    #[arg(long = "view", value_name = "VIEW")]
+    views: Vec<String>,
     /// The streams of one or more servers, separated by commas; the next one is tried when one fails.
     #[arg(long = "url", value_name = "URL", value_delimiter = ',', default_value = "ws://127.0.0.1:8410/v1/stream")]
     urls: Vec<String>,
@@ -57,6 +60,11 @@ pub(super) fn watch(args: &WatchArgs) -> Result<(), Failure> {
             [Channel::Book, Channel::Trades]
                 .map(|channel| SubscriptionItem { channel, pattern: pattern.as_str().into() })
         })
+        .chain(
+            args.views
+                .iter()
+                .map(|pattern| SubscriptionItem { channel: Channel::View, pattern: pattern.as_str().into() }),
+        )
         .collect();
     runtime()?.block_on(async {
         let terminal = Terminal::of_servers(&args.urls, &items).map_err(|error| Failure::new(Exit::Usage, error))?;
@@ -106,6 +114,9 @@ fn picture(terminal: &Terminal, args: &WatchArgs, trouble: &str) -> Vec<Row> {
     let simulated =
         if session.hello().is_some_and(|hello| hello.simulated) { ", simulated or replayed data" } else { "" };
     let mut rows = vec![(None, format!("{}: {link}{simulated}  {trouble}", terminal.server()))];
+    let mut standing: Vec<_> = session.standing_views().collect();
+    standing.sort_unstable_by(|one, two| one.name.cmp(&two.name));
+    rows.extend(standing.into_iter().map(standing_row));
     let names: Vec<&str> = session.instruments().collect();
     let views = names.iter().filter_map(|name| session.view(name, now_ms)).filter(|view| view.book.is_some());
     for view in views {
@@ -113,6 +124,21 @@ fn picture(terminal: &Terminal, args: &WatchArgs, trouble: &str) -> Vec<Row> {
         ladder(&view, args.levels, &mut rows);
     }
     rows
+}
+
+/// A standing view of a pair; grey where something is missing in it.
+fn standing_row(view: &StandingView) -> Row {
+    let Some(value) = view.value else { return (Some(Color::DarkGrey), format!("{}  no book", view.name)) };
+    let number = match value.number {
+        ViewNumber::Reserves { bids, asks } => format!("bids {} asks {}", bids.decimal(), asks.decimal()),
+        ViewNumber::Imbalance(imbalance) => imbalance.to_string(),
+        ViewNumber::Spread(spread) => spread.to_string(),
+        ViewNumber::Nothing => "none".to_owned(),
+        ViewNumber::Overflow => "too large".to_owned(),
+    };
+    let (mark, partial) = if value.partial { (Some(Color::DarkGrey), ", partial") } else { (None, "") };
+    let books = if value.instruments == 1 { "book" } else { "books" };
+    (mark, format!("{}  {number}  of {} {books}{partial}", view.name, value.instruments))
 }
 
 fn ladder(view: &InstrumentView<'_>, levels: usize, rows: &mut Vec<Row>) {
@@ -234,7 +260,7 @@ impl Screen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use market::{U256, scale::PRICE_POWERS};
+    use market::{U256, ViewRule, ViewValue, quote::Exact, scale::PRICE_POWERS};
 
     fn rows(scale: Scale, levels: &[(i64, &str)]) -> Vec<String> {
         let level = |(tick_index, quantity): &(i64, &str)| Level {
@@ -244,6 +270,20 @@ mod tests {
         let cells: Vec<_> = levels.iter().map(|row| Cells::of(scale, level(row))).collect();
         let widths = Widths::of(cells.iter());
         cells.iter().map(|cells| widths.row(cells)).collect()
+    }
+
+    #[test]
+    fn a_standing_view_says_what_it_is_made_of() {
+        let row = |number, partial, instruments| {
+            let value = Some(ViewValue { number, partial, instruments });
+            let rule = ViewRule::Spread;
+            standing_row(&StandingView { name: "depth1/BTC/USDT".into(), rule, value })
+        };
+        let exact = |steps: u64, exponent| Exact::new(U256::from(steps), exponent);
+        let reserves = ViewNumber::Reserves { bids: exact(125, -1), asks: exact(3, 0) };
+        let shown = (Some(Color::DarkGrey), "depth1/BTC/USDT  bids 12.5 asks 3  of 2 books, partial".to_owned());
+        assert_eq!(row(reserves, true, 2), shown);
+        assert_eq!(row(ViewNumber::Nothing, false, 1), (None, "depth1/BTC/USDT  none  of 1 book".to_owned()));
     }
 
     #[test]

@@ -218,6 +218,57 @@ fn wrong_type_names_the_key() {
     assert!(message.contains("test.toml") && message.contains("line 1"), "{message}");
 }
 
+/// The documented block, uncommented.
+fn documented_view() -> String {
+    let (_, block) = Config::documented().split_once("# [[view]]").unwrap();
+    let (block, _) = block.split_once("# [[instrument]]").unwrap();
+    let field =
+        |line: &&str| ["name = ", "kind = ", "percent = ", "pairs = "].iter().any(|name| line.starts_with(name));
+    let lines: Vec<_> = block.lines().map(|line| line.trim_start_matches("# ")).filter(field).collect();
+    format!("[[view]]\n{}\n", lines.join("\n"))
+}
+
+#[test]
+fn documented_view_block_is_right_once_uncommented() {
+    let config = from_text(&documented_view()).unwrap();
+    let [view] = &config.view[..] else { panic!("{:?}", config.view) };
+    assert_eq!((&*view.name, view.kind, view.pairs.len()), ("depth1", ViewKind::ReservesWithin, 2));
+    assert_eq!(view.rule().and_then(|rule| rule.band()).map(|band| band.ppm()), Some(10_000));
+    assert_eq!(from_text(&config.print().unwrap()).unwrap(), config);
+}
+
+#[test]
+fn views_are_named_once_and_have_an_exact_width_and_pairs() {
+    let problems = |text: &str| -> Vec<String> {
+        let Err(ConfigError::Limits(problems)) = from_text(text) else { panic!("right: {text}") };
+        problems.iter().map(ToString::to_string).collect()
+    };
+    let view = |name: &str, rest: &str| format!("[[view]]\nname = '{name}'\npairs = ['*']\n{rest}\n");
+    for (percent, why) in
+        [("", "empty"), ("0", "not more than 0"), ("100.1", "100"), ("0.00001", "0.0001"), ("x", "not a")]
+    {
+        let found = problems(&view("a", &format!("kind = 'imbalance_within'\npercent = '{percent}'")));
+        assert!(found[0].starts_with("view a percent = ") && found[0].contains(why), "{found:?}");
+    }
+    assert_eq!(
+        problems(&view("s", "kind = 'spread'\npercent = '1'")),
+        ["view s percent = \"1\": must be empty for a spread"]
+    );
+    for name in ["", "Depth", "a b", "a/b", &"x".repeat(65)] {
+        assert!(problems(&view(name, "kind = 'spread'"))[0].contains("1 to 64 of a-z, 0-9 and _"), "{name}");
+    }
+    let twice = view("a", "kind = 'spread'").repeat(2);
+    assert_eq!(problems(&twice), ["view a name = given twice: must be given once"]);
+    let many: String = (0..33).map(|at| view(&format!("v{at}"), "kind = 'spread'")).collect();
+    assert_eq!(problems(&many), ["view (count) = 33: must be 0 to 32"]);
+    let pairs = |pairs: &str| format!("[[view]]\nname = 'a'\nkind = 'spread'\npairs = {pairs}");
+    assert_eq!(problems(&pairs("[]")), ["view a pairs (count) = 0: must be 1 to 256"]);
+    assert_eq!(problems(&pairs("['BTC/USDT', '{']"))[0], "view a pairs = \"{\": must be a glob of 1 to 512 bytes");
+    for wrong in ["kind = 'depth'", "kind = 'spread'\nother = 1", ""] {
+        assert!(matches!(from_text(&view("a", wrong)), Err(ConfigError::Shape(_))), "{wrong}");
+    }
+}
+
 #[test]
 fn environment_wins_over_the_file_and_the_command_line_over_both() {
     let directory = tempfile::tempdir().unwrap();

@@ -8,10 +8,10 @@ use crate::hub::{Frame, Hub, HubInstrument, Update};
 use bytes::Bytes;
 use dataflow::cut::BookCut;
 use foldhash::HashMap;
-use market::{FeedState, Level, PairId, Scale, Side, SymbolId, Trade};
+use market::{FeedState, Level, PairId, Scale, Side, SymbolId, Trade, ViewKey};
 use wire::{
     BestBlock, Block, BookDelta, BookSnapshot, Channel, DigestBlock, EncodeError, ErrorCode, QuoteBlock, StatusBlock,
-    TradesBlock, bounds::FRAME_BYTES_BESIDE_BLOCKS, digest_of, encode_block,
+    TradesBlock, ViewBlock, bounds::FRAME_BYTES_BESIDE_BLOCKS, digest_of, encode_block,
 };
 
 /// How often a terminal is told the state and age of an instrument that is not LIVE, milliseconds: a person's second.
@@ -60,6 +60,10 @@ impl Blocks {
         for (pair, best) in &frame.best {
             let block = Block::Best(BestBlock { pair: pair.0, best: best.unwrap_or_default() });
             self.put((Channel::Best, pair.0), &[block], counts);
+        }
+        for (key, value) in &frame.views {
+            let id = key.number();
+            self.put((Channel::View, id), &[Block::View(ViewBlock { id, value: *value })], counts);
         }
     }
 
@@ -123,7 +127,8 @@ impl Blocks {
         counts: &mut FanoutCounts,
         mut take: impl FnMut(&[u8]),
     ) {
-        if target.last().is_none_or(|(channel, _)| *channel < Channel::Status) {
+        let timed = target.partition_point(|(channel, _)| *channel < Channel::Status);
+        if target.get(timed).is_none_or(|(channel, _)| *channel > Channel::Digest) {
             return;
         }
         for (channel, every) in [(Channel::Status, self.status_every), (Channel::Digest, self.digest_every)] {
@@ -173,6 +178,10 @@ impl Blocks {
             let best = hub.best(PairId(id)).unwrap_or_default();
             return Ok(vec![self.encode(&Block::Best(BestBlock { pair: id, best }), counts)?]);
         }
+        if channel == Channel::View {
+            let value = hub.view(ViewKey::of_number(id)).and_then(|held| held.value);
+            return Ok(vec![self.encode(&Block::View(ViewBlock { id, value }), counts)?]);
+        }
         let instrument = hub.instrument(SymbolId(id));
         let age_ms = instrument.map_or(0, |instrument| instrument.age_ms(hub.now_ns()));
         let version = instrument.and_then(HubInstrument::version);
@@ -191,7 +200,7 @@ impl Blocks {
                 blocks.iter().map(|block| self.encode(block, counts)).collect::<Result<_, _>>()?
             }
             // The priority chain has frames of its own; digests come when they are due.
-            Channel::Priority | Channel::Digest | Channel::Best | Channel::Status => Vec::new(),
+            Channel::Priority | Channel::Digest | Channel::Best | Channel::Status | Channel::View => Vec::new(),
         };
         blocks.push(self.encode(&Block::Status(StatusBlock { id, version, feed, age_ms }), counts)?);
         Ok(blocks)

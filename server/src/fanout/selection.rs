@@ -4,7 +4,7 @@
 //! Never: more entries than the terminal may hold.
 
 use super::Entry;
-use globset::{Glob, GlobMatcher};
+use crate::{name_glob::NameGlob, views::ViewTable};
 use market::Directory;
 use std::{collections::BTreeSet, sync::Arc};
 use wire::{Channel, ErrorCode, SubscriptionItem};
@@ -15,13 +15,13 @@ const PATTERNS_MAX: usize = 4_096;
 #[derive(Debug)]
 struct Pattern {
     item: SubscriptionItem,
-    /// None for a plain name. `*` and `?` match a `/` too: symbols and assets may have them.
-    glob: Option<GlobMatcher>,
+    glob: NameGlob,
 }
 
 /// What a terminal selected.
 #[derive(Debug, Default)]
 pub(super) struct Selection {
+    views: Arc<ViewTable>,
     patterns: Vec<Pattern>,
     entries: BTreeSet<Entry>,
     /// Instruments and pairs that the patterns were held against.
@@ -29,6 +29,11 @@ pub(super) struct Selection {
 }
 
 impl Selection {
+    /// Nothing selected, of instruments, pairs and these views.
+    pub(super) fn new(views: Arc<ViewTable>) -> Self {
+        Self { views, ..Self::default() }
+    }
+
     /// Adds items; gives how many subscriptions they name. Nothing is added on an error.
     pub(super) fn add(
         &mut self,
@@ -38,10 +43,10 @@ impl Selection {
     ) -> Result<usize, ErrorCode> {
         let mut patterns = Vec::with_capacity(items.len());
         for item in items {
-            patterns.push(Pattern::new(item, directory)?);
+            patterns.push(Pattern::new(item, directory, &self.views)?);
         }
         let mut matched = BTreeSet::new();
-        patterns.iter().for_each(|pattern| pattern.collect(directory, (0, 0), &mut matched));
+        patterns.iter().for_each(|pattern| pattern.collect(directory, &self.views, (0, 0), &mut matched));
         let known = |pattern: &Pattern| self.patterns.iter().any(|held| held.item == pattern.item);
         let new: Vec<_> = patterns.into_iter().filter(|pattern| !known(pattern)).collect();
         if self.patterns.len() + new.len() > PATTERNS_MAX {
@@ -62,7 +67,7 @@ impl Selection {
         self.patterns.retain(|pattern| !items.contains(&pattern.item));
         self.entries.clear();
         let mut entries = BTreeSet::new();
-        self.patterns.iter().for_each(|pattern| pattern.collect(directory, (0, 0), &mut entries));
+        self.patterns.iter().for_each(|pattern| pattern.collect(directory, &self.views, (0, 0), &mut entries));
         self.entries = entries;
         self.entries.len()
     }
@@ -71,7 +76,7 @@ impl Selection {
     pub(super) fn refresh(&mut self, directory: &Directory) -> bool {
         let before = self.entries.len();
         let (seen, mut entries) = (self.seen, std::mem::take(&mut self.entries));
-        self.patterns.iter().for_each(|pattern| pattern.collect(directory, seen, &mut entries));
+        self.patterns.iter().for_each(|pattern| pattern.collect(directory, &self.views, seen, &mut entries));
         self.entries = entries;
         let pairs = directory.pairs_from(seen.1).len();
         let instruments = directory.instruments_from(seen.0).len();
@@ -87,47 +92,53 @@ impl Selection {
 }
 
 impl Pattern {
-    fn new(item: &SubscriptionItem, directory: &Directory) -> Result<Self, ErrorCode> {
-        let plain = !item.pattern.contains(['*', '?', '[', '{', '\\']);
-        let glob = if plain { None } else { Glob::new(&item.pattern).ok().map(|glob| glob.compile_matcher()) };
+    fn new(item: &SubscriptionItem, directory: &Directory, views: &ViewTable) -> Result<Self, ErrorCode> {
+        let glob = NameGlob::new(&item.pattern);
         // What is no glob may still be a name.
-        if !plain && glob.is_none() && !named(item, directory) {
+        if !glob.is_pattern() && !named(item, directory, views) {
             return Err(ErrorCode::PatternInvalid);
         }
         Ok(Self { item: item.clone(), glob })
     }
 
-    /// A name always matches itself, whatever its characters mean in a glob.
-    fn matches(&self, text: &str) -> bool {
-        *self.item.pattern == *text || self.glob.as_ref().is_some_and(|glob| glob.is_match(text))
-    }
-
-    /// Adds what matches among the instruments or pairs from the given numbers on.
-    fn collect(&self, directory: &Directory, from: (u32, u32), out: &mut BTreeSet<Entry>) {
+    /// Adds what matches among the instruments, pairs, or views of pairs from the given numbers on.
+    fn collect(&self, directory: &Directory, views: &ViewTable, from: (u32, u32), out: &mut BTreeSet<Entry>) {
         let channel = self.item.channel;
-        if channel == Channel::Best {
-            let pairs = directory.pairs_from(from.1);
-            out.extend(pairs.iter().filter(|pair| self.matches(&pair.text)).map(|pair| (channel, pair.id.0)));
-        } else {
-            let instruments = directory.instruments_from(from.0);
-            let matching = instruments.iter().filter(|instrument| self.matches(&instrument.text));
-            out.extend(matching.map(|instrument| (channel, instrument.id.0)));
+        match channel {
+            Channel::Best => {
+                let pairs = directory.pairs_from(from.1);
+                out.extend(pairs.iter().filter(|pair| self.glob.matches(&pair.text)).map(|pair| (channel, pair.id.0)));
+            }
+            Channel::View => {
+                let pairs = directory.pairs_from(from.1);
+                let named = pairs.iter().flat_map(|pair| views.of_pair(pair));
+                out.extend(named.filter(|(_, name)| self.glob.matches(name)).map(|(key, _)| (channel, key.number())));
+            }
+            _ => {
+                let instruments = directory.instruments_from(from.0);
+                let matching = instruments.iter().filter(|instrument| self.glob.matches(&instrument.text));
+                out.extend(matching.map(|instrument| (channel, instrument.id.0)));
+            }
         }
     }
 }
 
-/// Whether an item's pattern is the name of an instrument or pair that is known.
-fn named(item: &SubscriptionItem, directory: &Directory) -> bool {
-    if item.channel == Channel::Best {
-        directory.pairs_from(0).iter().any(|pair| *pair.text == *item.pattern)
-    } else {
-        directory.find(&item.pattern).is_some()
+/// Whether an item's pattern is the name of an instrument, a pair, or a view of a pair that is known.
+fn named(item: &SubscriptionItem, directory: &Directory, views: &ViewTable) -> bool {
+    match item.channel {
+        Channel::Best => directory.find_pair(&item.pattern).is_some(),
+        Channel::View => {
+            let pair = item.pattern.split_once('/').and_then(|(_, pair)| directory.find_pair(pair));
+            pair.is_some_and(|pair| views.of_pair(&pair).any(|(_, name)| *name == *item.pattern))
+        }
+        _ => directory.find(&item.pattern).is_some(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{self, ViewKind};
     use market::Venue;
 
     fn item(channel: Channel, pattern: &str) -> SubscriptionItem {
@@ -159,6 +170,37 @@ mod tests {
     /// How many instruments, or pairs for `best`, a pattern names.
     fn count(directory: &Directory, channel: Channel, pattern: &str) -> Result<usize, ErrorCode> {
         Selection::default().add(&[item(channel, pattern)], directory, 99)
+    }
+
+    fn view(name: &str, kind: ViewKind, pairs: &[&str]) -> config::View {
+        let percent = if kind == ViewKind::Spread { String::new() } else { "1".to_owned() };
+        let pairs = pairs.iter().map(|pattern| (*pattern).to_owned()).collect();
+        config::View { name: name.to_owned(), kind, percent, pairs }
+    }
+
+    #[test]
+    fn views_match_by_their_name_and_pair_where_they_are_declared() {
+        let declared = [
+            view("depth1", ViewKind::ReservesWithin, &["BTC/USDT", "ETH/*"]),
+            view("spread", ViewKind::Spread, &["*"]),
+        ];
+        let directory = Directory::default();
+        directory.intern(Venue::BinanceSpot, "BTCUSDT", "BTC", "USDT").unwrap();
+        directory.intern(Venue::BinanceSpot, "SOLUSDT", "SOL", "USDT").unwrap();
+        let mut selection = Selection::new(Arc::new(ViewTable::of(&declared)));
+        let mut add = |pattern: &str| selection.add(&[item(Channel::View, pattern)], &directory, 99);
+        assert_eq!(add("depth1/*"), Ok(1), "of the pairs that it is declared for");
+        assert_eq!(add("depth1/SOL/USDT"), Ok(0));
+        assert_eq!(add("spread/SOL/USDT"), Ok(1));
+        assert_eq!(add("*/BTC/USDT"), Ok(2));
+        assert_eq!(add("none/*"), Ok(0));
+        assert_eq!(add("spread/{"), Err(ErrorCode::PatternInvalid));
+        // View 0 and 1 of pair 0, view 1 of pair 1.
+        let entries = |selection: &Selection| selection.entries.iter().map(|(_, id)| *id).collect::<Vec<_>>();
+        assert_eq!(entries(&selection), [0, 1, 33]);
+        directory.intern(Venue::KrakenSpot, "ETH/USD", "ETH", "USD").unwrap();
+        assert!(selection.refresh(&directory));
+        assert_eq!(entries(&selection), [0, 1, 33, 64]);
     }
 
     #[test]

@@ -5,7 +5,9 @@
 use super::HubInstrument;
 use dataflow::cut::{BookCut, InstrumentCut};
 use foldhash::{HashMap, HashMapExt};
-use market::{Best, Feed, Level, LevelChange, PairId, Quote, Scale, Side, SymbolId, Trade, U256, Version};
+use market::{
+    Best, Feed, Level, LevelChange, PairId, Quote, Scale, Side, SymbolId, Trade, U256, Version, ViewKey, ViewValue,
+};
 use std::collections::BTreeSet;
 
 /// A closed frame of one phase.
@@ -21,6 +23,8 @@ pub struct Frame {
     pub updates: Vec<Update>,
     /// Pairs whose best changed, with what holds now.
     pub best: Vec<(PairId, Option<Best>)>,
+    /// Standing views that changed, with what holds now.
+    pub views: Vec<(ViewKey, Option<ViewValue>)>,
 }
 
 /// One instrument's net change over a frame.
@@ -118,6 +122,7 @@ impl Pending {
 pub(super) struct Phase {
     pending: HashMap<SymbolId, Pending>,
     best: BTreeSet<PairId>,
+    views: BTreeSet<ViewKey>,
 }
 
 impl Phase {
@@ -126,11 +131,15 @@ impl Phase {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.pending.is_empty() && self.best.is_empty()
+        self.pending.is_empty() && self.best.is_empty() && self.views.is_empty()
     }
 
     pub(super) fn best_changed(&mut self, pair: PairId) {
         self.best.insert(pair);
+    }
+
+    pub(super) fn view_changed(&mut self, key: ViewKey) {
+        self.views.insert(key);
     }
 
     pub(super) fn close<'hub>(&mut self, find: impl Fn(SymbolId) -> Option<&'hub HubInstrument>, frame: &mut Frame) {
@@ -140,5 +149,6 @@ impl Phase {
         frame.updates.extend(closed);
         frame.updates.sort_unstable_by_key(|update| update.symbol);
         frame.best.extend(std::mem::take(&mut self.best).into_iter().map(|pair| (pair, None)));
+        frame.views.extend(std::mem::take(&mut self.views).into_iter().map(|key| (key, None)));
     }
 }

@@ -288,7 +288,14 @@ mod tests {
     fn lines(update: impl FnOnce(&Instrument) -> Update) -> Vec<String> {
         let directory = Directory::default();
         let instrument = directory.intern(Venue::NeutronDex, "ibc/AB<>untrn", "ibc/AB", "untrn").unwrap();
-        let frame = Frame { frame: 3, cut: 3, at_ns: 9, updates: vec![update(&instrument)], best: Vec::new() };
+        let frame = Frame {
+            frame: 3,
+            cut: 3,
+            at_ns: 9,
+            updates: vec![update(&instrument)],
+            best: Vec::new(),
+            views: Vec::new(),
+        };
         let mut out = Vec::new();
         let mut writer = LineWriter::new(&mut out, &directory, &[]);
         writer.frame(&frame).unwrap();

@@ -30,6 +30,7 @@ fn step() -> impl Strategy<Value = Step> {
         Channel::Best,
         Channel::Status,
         Channel::Digest,
+        Channel::View,
     ]);
     let pattern = prop::sample::select(vec!["*", "binance_spot/AUSDT", "binance_spot/[BC]*", "none"]);
     prop_oneof![

@@ -10,7 +10,7 @@ use dataflow::{
 };
 use market::{
     Body, Delta, Directory, Event, LegId, Listing, Scale, Sequence, Side, Snapshot, TickChange, U256, Venue, Version,
-    Window, guard::Limits,
+    Views, Window, guard::Limits,
 };
 use proptest::prelude::*;
 use receiver::{Notice, Session};
@@ -112,7 +112,8 @@ impl World {
     pub(crate) fn list(&mut self) {
         if let Some(symbol) = SYMBOLS.get(self.listed) {
             let instrument = self.directory.intern(Venue::BinanceSpot, symbol, &symbol[..1], "USDT").unwrap();
-            let listing = Listing { venue: Venue::BinanceSpot, pair: instrument.pair, epoch: 0, block: 0 };
+            let listing =
+                Listing { venue: Venue::BinanceSpot, pair: instrument.pair, epoch: 0, block: 0, views: Views::NONE };
             self.lane.take(Event::of(instrument.id, LegId(0), self.now_ns(), 0, Body::Listing(listing)));
             self.listed += 1;
             let at = self.listed - 1;

@@ -31,9 +31,12 @@ pub(super) fn start(
     }));
     let ingest = IngestConfig { clock: config.clock, pace, credit: Arc::clone(&credit) };
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| feed()).unzip();
-    let guards =
-        dataflow::graph::start(GraphConfig { lane: config, ingest, best, priority: Arc::default() }, receivers, hub)
-            .context("the graph does not start")?;
+    let guards = dataflow::graph::start(
+        GraphConfig { lane: config, ingest, best, views: Arc::default(), priority: Arc::default() },
+        receivers,
+        hub,
+    )
+    .context("the graph does not start")?;
     let running = Running {
         feeds: senders.into_iter().map(boxed).collect(),
         place: |symbol| u64::from(symbol.0),

@@ -78,7 +78,7 @@ impl Hub {
                 SinkMessage::Best(changes) => {
                     changes.iter().for_each(|change| set(&mut self.best, change.pair.0, change.best));
                 }
-                SinkMessage::Closed { .. } | SinkMessage::Priority(_) => {}
+                SinkMessage::Closed { .. } | SinkMessage::Priority(_) | SinkMessage::Views(_) => {}
             }
         }
         Drained { cuts: self.cuts, rows: self.rows, standing: self.standing() }

@@ -7,7 +7,7 @@ use super::unix_ns;
 use anyhow::Result;
 use market::{
     Body, Delta, Event, LegId, Listing, PairId, Scale, Sequence, Side, Snapshot, SymbolId, TickChange, U256, Venue,
-    Window,
+    Views, Window,
 };
 
 /// Level rows of an update.
@@ -97,7 +97,11 @@ impl Market {
         for symbol in 0..u32::try_from(self.ids.len())? {
             self.received_ns = unix_ns();
             let (venue, pair) = place(symbol);
-            give(self.event(symbol, LEAD, Body::Listing(Listing { venue, pair, epoch: 1, block: 1 })))?;
+            give(self.event(
+                symbol,
+                LEAD,
+                Body::Listing(Listing { venue, pair, epoch: 1, block: 1, views: Views::NONE }),
+            ))?;
             let levels = self.levels;
             let ticks = Side::BOTH.into_iter().flat_map(|side| (0..levels).map(move |depth| (side, depth)));
             let ticks = ticks.map(|(side, depth)| self.change(symbol, side, depth)).collect();

@@ -12,7 +12,7 @@ use super::{
 };
 use connectors::venue_feed::listings::Listings;
 use dataflow::{cut::LaneCounts, sink::SinkMessage};
-use market::{Body, Event, LegId, Listing, Version};
+use market::{Body, Event, LegId, Listing, Version, Views};
 use server::fanout::FanoutCounts;
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl World {
                 false => block.max(reached.map_or(0, |epoch| epoch.saturating_add(1))),
             };
             let pair = market::PairId(symbol.0);
-            let listing = Listing { venue: truth.venue, pair, epoch, block };
+            let listing = Listing { venue: truth.venue, pair, epoch, block, views: Views::NONE };
             server.take(Event::of(symbol, LegId(0), self.now_ns, 0, Body::Listing(listing)));
             if let Some(restored) = self.store.restored(market) {
                 note!(self, "server goes on with {market} at {}", restored.version);

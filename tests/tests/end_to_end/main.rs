@@ -20,6 +20,7 @@ mod restarts;
 mod returns;
 mod simulated;
 mod slow;
+mod standing;
 mod stop;
 mod venues;
 mod watcher;

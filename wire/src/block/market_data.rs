@@ -151,13 +151,13 @@ fn venue_code(venue: Venue) -> u8 {
     at.and_then(|at| u8::try_from(at).ok()).unwrap_or(u8::MAX)
 }
 
-fn put_exact(out: &mut Vec<u8>, value: Exact) {
+pub(super) fn put_exact(out: &mut Vec<u8>, value: Exact) {
     put_u256(out, value.steps());
     put_i8(out, value.exponent());
 }
 
 /// Trailing zeros belong into the exponent, so that one number has one encoding.
-fn get_exact(reader: &mut Reader<'_>) -> Result<Exact, DecodeError> {
+pub(super) fn get_exact(reader: &mut Reader<'_>) -> Result<Exact, DecodeError> {
     let (steps, exponent) = (reader.u256()?, reader.i8()?);
     let value = Exact::new(steps, exponent);
     let canonical = value.steps() == steps && value.exponent() == exponent;

@@ -5,9 +5,9 @@
 use super::{Instrument, Published};
 use crate::{
     cut::{BookCut, InstrumentCut, LaneCounts, PriorityUpdate},
-    lane::{QuoteChange, legs::LegMarks},
+    lane::{PartChange, QuoteChange, legs::LegMarks},
 };
-use market::{Best, BestSide, Feed, FeedState, Quote, Version};
+use market::{Best, BestSide, Feed, FeedState, Quote, Version, ViewRule};
 
 impl Instrument {
     /// What changed since it was published last; none if nothing did.
@@ -108,6 +108,22 @@ impl Instrument {
     pub(in crate::lane) fn quote_change(&self) -> Option<QuoteChange> {
         let (before, now) = (self.quote_before, self.published.best);
         (before != now).then_some(QuoteChange { pair: self.listing.pair, before, now })
+    }
+
+    /// Tells what the instrument adds to the views of its pair, after what it published of a cut.
+    #[inline]
+    pub(in crate::lane) fn tell_parts(&mut self, rules: &[ViewRule], cut: &InstrumentCut, out: &mut Vec<PartChange>) {
+        let moved = match &cut.book {
+            BookCut::Unchanged => false,
+            BookCut::Delta { changes, .. } => !changes.is_empty(),
+            BookCut::Snapshot { .. } => true,
+        };
+        if self.parts.is_empty() || !(moved || cut.feed.is_some()) {
+            return;
+        }
+        let live = self.published.feed.is_some_and(|feed| feed.state == FeedState::Live);
+        let (book, symbol) = (&self.book, self.symbol);
+        self.parts.look(symbol, rules, |rule| live.then(|| rule.part(book)).flatten(), out);
     }
 
     fn count_guard(&mut self, counts: &mut LaneCounts) {

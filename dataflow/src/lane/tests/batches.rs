@@ -6,7 +6,7 @@
 use super::*;
 use crate::{cut::PriorityUpdate, priority::PriorityBoard};
 use market::{
-    Restored, RestoredTick, TickKey, TrancheId,
+    Restored, RestoredTick, TickKey, TrancheId, Views,
     batch::{end_of, place_of},
     scale::PRICE_POWERS,
 };
@@ -57,7 +57,7 @@ fn kept(cursor: u64, through: u64, ticks: &[(TickChange, u64)]) -> Body {
 
 impl Tape {
     fn restore(&mut self, ms: u64, symbol: u32, restored: Body) {
-        let listing = Listing { venue: Venue::NeutronDex, pair: PairId(0), epoch: 0, block: BLOCK };
+        let listing = Listing { venue: Venue::NeutronDex, pair: PairId(0), epoch: 0, block: BLOCK, views: Views::NONE };
         self.take_on(CHAIN, ms, symbol, Body::Listing(listing));
         self.take_on(CHAIN, ms, symbol, restored);
     }
