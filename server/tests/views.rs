@@ -138,6 +138,7 @@ impl Server {
             source: control,
             store: None,
             batches: None,
+            upkeep: None,
             checkpoints: Arc::default(),
             ready: Arc::new(AtomicBool::new(true)),
             lag_max: Duration::MAX,
