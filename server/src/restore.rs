@@ -11,9 +11,10 @@ use crate::{
 use connectors::{
     clickhouse::{BatchCursor, RestoreBatches, restore::in_epoch},
     halt,
+    venue_feed::listings::Listings,
 };
 use foldhash::{HashMap, HashMapExt, HashSet};
-use market::{Body, Directory, Event, LegId, Listing, Restored, Venue, Views, instrument::DirectoryFull};
+use market::{Body, Event, LegId, Listing, Restored, Venue, instrument::DirectoryFull};
 use std::path::Path;
 
 /// What a start goes on from.
@@ -130,19 +131,19 @@ pub fn merge(store: Vec<RestoredInstrument>, checkpoint: Vec<RestoredInstrument>
 pub fn events(
     kept: Vec<RestoredInstrument>,
     outdated: &HashSet<Box<str>>,
-    directory: &Directory,
+    listings: &Listings,
     batches: LegId,
     block: u64,
     now_ns: u64,
 ) -> Result<Vec<Event>, DirectoryFull> {
     let mut events = Vec::with_capacity(kept.len().saturating_mul(2));
     for RestoredInstrument { venue, symbol, asset_0, asset_1, mut restored } in kept {
-        let instrument = directory.intern(venue, &symbol, &asset_0, &asset_1)?;
+        let instrument = listings.directory().intern(venue, &symbol, &asset_0, &asset_1)?;
         if restored.from_log && outdated.contains(&*instrument.text) {
             restored = in_epoch(restored, block);
         }
-        let listing =
-            Listing { venue, pair: instrument.pair, epoch: restored.version.epoch, block, views: Views::NONE };
+        let (pair, epoch) = (instrument.pair, restored.version.epoch);
+        let listing = Listing { venue, pair, epoch, block, views: listings.views_of(pair) };
         let leg = if restored.from_log { batches } else { LegId(0) };
         let event = |body| Event::of(instrument.id, leg, now_ns, 0, body);
         events.extend([event(Body::Listing(listing)), event(Body::Restored(Box::new(restored)))]);
@@ -157,7 +158,12 @@ fn supersedes(checkpoint: &Restored, stored: &Restored) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use market::{RestoredTick, Scale, Side, TickChange, U256, Version};
+    use crate::{
+        config::{View, ViewKind},
+        views::ViewTable,
+    };
+    use market::{PairViews, RestoredTick, Scale, Side, TickChange, U256, Version};
+    use std::sync::Arc;
 
     fn book(symbol: &str, seq: u64, quantity: u64) -> RestoredInstrument {
         let version = Version::new(1, seq);
@@ -241,12 +247,18 @@ mod tests {
         assert_eq!(kept.outdated.iter().map(|name| &**name).collect::<Vec<_>>(), ["neutron_dex/LOG"]);
         assert!(!kept.epochs.contains_key("neutron_dex/LOG"), "what is made of it anew is of a new epoch");
 
-        let directory = Directory::default();
-        let events = events(kept.instruments, &kept.outdated, &directory, LegId(7), 9, 1).unwrap();
+        let pairs = vec!["*".to_owned()];
+        let spread = View { name: "s".to_owned(), kind: ViewKind::Spread, percent: String::new(), pairs };
+        let views = ViewTable::of(&[spread]);
+        let listings = Listings::new(Arc::default()).with_views(Arc::new(views.clone()));
+        let events = events(kept.instruments, &kept.outdated, &listings, LegId(7), 9, 1).unwrap();
         let mut found = Vec::new();
         for event in &events {
             match &event.body {
-                Body::Listing(listing) => found.push((event.leg, listing.epoch, listing.block)),
+                Body::Listing(listing) => {
+                    assert_eq!(listing.views, views.of("A/B"), "a kept book is in the views from the start");
+                    found.push((event.leg, listing.epoch, listing.block));
+                }
                 Body::Restored(restored) => {
                     let ticks = restored.ticks.iter().flatten().map(|tick| tick.version);
                     let versions = [restored.version, restored.through].into_iter().chain(ticks);

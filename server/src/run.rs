@@ -216,10 +216,7 @@ pub async fn run(
 
     let (logged, kept_books): (Vec<_>, Vec<_>) = kept.instruments.into_iter().partition(|kept| kept.restored.from_log);
     let books = kept_books.iter().filter(|kept| kept.restored.ticks.is_some()).count();
-    let events = |books| {
-        let events = restore::events(books, &kept.outdated, &directory, BATCH_LEG, epoch, unix_ns());
-        events.map(|events| listings.with_their_views(events))
-    };
+    let events = |books| restore::events(books, &kept.outdated, &listings, BATCH_LEG, epoch, unix_ns());
     let restored = events(kept_books)?;
     let batches = batch_begin(config, &part, logged, events).await?;
     let numbers = batches.as_ref().map(|begin| Arc::clone(&begin.numbers));

@@ -167,18 +167,9 @@ impl Listings {
         Self { views: Some(views), ..self }
     }
 
-    /// Puts the standing views of their pairs into listings that others made.
+    /// The standing views of a pair.
     #[must_use]
-    pub fn with_their_views(&self, mut events: Vec<Event>) -> Vec<Event> {
-        for event in &mut events {
-            if let Body::Listing(listing) = &mut event.body {
-                listing.views = self.views_of(listing.pair);
-            }
-        }
-        events
-    }
-
-    fn views_of(&self, pair: PairId) -> Views {
+    pub fn views_of(&self, pair: PairId) -> Views {
         let pair = self.views.as_ref().and_then(|views| Some((views, self.directory.pair(pair)?)));
         pair.map_or(Views::NONE, |(views, pair)| views.of(&pair.text))
     }
@@ -328,11 +319,8 @@ mod tests {
         let three = Views::NONE.with(ViewId::new(3).unwrap());
         let (instrument, event) = listings.introduce(Venue::KrakenSpot, "XXBT/USD", 5).unwrap();
         assert_eq!(views(&event), Some(three), "BTC/USD");
-        let kept = Listing { venue: Venue::KrakenSpot, pair: instrument.pair, epoch: 1, block: 1, views: Views::NONE };
-        let event = Event::of(instrument.id, LegId(0), 1, 0, Body::Listing(kept));
-        let other = Event::of_leg(0, LegId(0), 1, Body::LegHeard);
-        let marked = listings.with_their_views(vec![event, other.clone()]);
-        assert_eq!((views(&marked[0]), &marked[1]), (Some(three), &other));
+        assert_eq!(listings.views_of(instrument.pair), three);
+        assert_eq!(Listings::new(Arc::default()).views_of(instrument.pair), Views::NONE);
     }
 
     /// A whole book with one bid of a venue whose updates have ids, and of one without.

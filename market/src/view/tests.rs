@@ -85,8 +85,8 @@ fn prices_of_zero_are_a_band_of_their_own() {
 
 #[test]
 fn no_sum_crosses_a_horizon_and_one_that_would_is_partial() {
-    let rows: (&[(i64, u64)], &[(i64, u64)]) = (&[(9_990, 1), (9_950, 2)], &[(10_010, 8), (10_050, 16)]);
-    let mut known = book_in(SCALE, Window::Known(2), rows.0, rows.1);
+    let (bids, asks) = ([(9_990, 1), (9_950, 2)], [(10_010, 8), (10_050, 16)]);
+    let mut known = book_in(SCALE, Window::Known(2), &bids, &asks);
     assert_eq!(known.horizon(Side::Bid), Some(9_950));
     assert_eq!(reserves("0.5").part(&known), band(3, 24, false), "the band ends at the horizon");
     assert_eq!(reserves("0.6").part(&known), band(3, 24, true));
@@ -95,7 +95,7 @@ fn no_sum_crosses_a_horizon_and_one_that_would_is_partial() {
     known.apply(TickChange::at(Side::Ask, 10_060, u(128)));
     assert_eq!(reserves("0.6").part(&known), band(3, 24, true));
     // One side alone is enough.
-    let one = book_in(SCALE, Window::Known(2), &rows.0[..1], rows.1);
+    let one = book_in(SCALE, Window::Known(2), &bids[..1], &asks);
     assert_eq!((one.horizon(Side::Bid), one.horizon(Side::Ask)), (None, Some(10_050)));
     assert_eq!(reserves("1").part(&one), band(1, 24, true));
 }
