@@ -2,7 +2,18 @@
 //!
 //! Never: a number as a float; prices, quantities and sequences are text.
 
+mod body;
 mod books;
+mod format;
+mod numbers;
+mod pairs;
+mod reads;
+mod stored;
+mod wish;
+
+pub use numbers::HttpNumbers;
+pub use reads::Reads;
+pub use stored::{StoreReads, StoredAnswer, StoredError};
 
 use crate::{
     batches::BatchNumbers,
@@ -56,6 +67,8 @@ pub struct Shared {
     pub store: Option<Arc<SinkView>>,
     /// The batch stream's numbers, if there is one.
     pub batches: Option<Arc<BatchNumbers>>,
+    /// What readers of books share.
+    pub reads: Arc<Reads>,
     /// What is known of the checkpoints.
     pub checkpoints: Arc<CheckpointView>,
     /// Everything is up.
@@ -86,9 +99,11 @@ pub fn router(shared: Shared) -> Router {
         .route("/v1/instruments", get(instruments))
         .route("/v1/legs", get(legs))
         .route("/v1/batches", get(batches))
-        .route("/v1/books/{*instrument}", get(books::book))
+        .route("/v1/books/{*instrument}", get(books::books))
+        .route("/v1/pairs/{*rest}", get(pairs::pairs))
         .route("/v1/stream", get(stream))
         .fallback(|| async { failure(StatusCode::NOT_FOUND, "no such path") })
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&shared.reads), numbers::count))
         .with_state(shared)
 }
 
@@ -146,6 +161,8 @@ async fn index(State(shared): State<Shared>) -> String {
          /v1/legs                connections to venues: who is first, by how much\n\
          /v1/batches             the batch stream: where it stands, what is missing\n\
          /v1/books/VENUE/SYMBOL  one book, e.g. /v1/books/binance_spot/BTCUSDT?depth=10 (%3C %3E for < >)\n\
+         \x20 …/changes?since=V     what of it changed since version V; both also with source=store\n\
+         /v1/pairs/A/B/book      the books of a pair, and …/changes\n\
          /metrics                Prometheus\n\
          /healthz /readyz        liveness and readiness\n",
         crate::BUILD,
@@ -184,7 +201,8 @@ async fn metrics(State(shared): State<Shared>) -> Response {
     let store = counters.as_ref().map(|(counters, waits)| (counters, *waits));
     let checkpoints = (&*shared.checkpoints, unix_ns());
     let batches = shared.batches.as_deref();
-    match metrics::text(Numbers { tape: &tape, source: shared.source.numbers(), store, batches, checkpoints }) {
+    let (source, http) = (shared.source.numbers(), &*shared.reads);
+    match metrics::text(Numbers { tape: &tape, source, store, batches, checkpoints, http }) {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
         Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }

@@ -15,7 +15,7 @@ use crate::{
     epochs::{EpochError, EpochJournal, FIRST_BLOCK},
     exit::Exit,
     fanout::{Fanout, FanoutConfig, outbox::RingBounds},
-    http::{self, Shared},
+    http::{self, Reads, Shared},
     hub::{Hub, HubConfig},
     raw_log::RawLog,
     restore::{self, RestoredInstrument},
@@ -226,6 +226,7 @@ pub async fn run(
         source: pipeline.control.clone(),
         store: part.view.clone(),
         batches: numbers,
+        reads: Arc::new(Reads::new(&config.http, part.store.as_ref().map(|store| store.address().client()))),
         checkpoints,
         ready: Arc::new(AtomicBool::new(true)),
         lag_max: Duration::from_millis(config.pipeline.frontier_alarm_ms),
@@ -432,7 +433,8 @@ impl Pipeline {
             clock,
             cuts_per_frame: settings.cuts_per_frame,
             idle_frames: true,
-        });
+        })
+        .with_changes(config.http.change_bounds());
         let taker = settings.checkpoint_every().map(|every| {
             let (data_dir, directory) = (&*config.data_dir, Arc::clone(&directory));
             CheckpointTaker::start(TakerConfig {

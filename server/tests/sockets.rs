@@ -102,6 +102,7 @@ impl Server {
             source: control,
             store: None,
             batches: None,
+            reads: Arc::default(),
             checkpoints: Arc::default(),
             ready: Arc::new(AtomicBool::new(true)),
             lag_max: Duration::MAX,
