@@ -128,8 +128,8 @@ struct Waiter<'a>(&'a FlightNumbers);
 
 impl<'a> Waiter<'a> {
     fn enter(numbers: &'a FlightNumbers, max: usize) -> Option<Self> {
-        let entered = numbers.waiting.fetch_update(Relaxed, Relaxed, |waiting| (waiting < max).then_some(waiting + 1));
-        entered.is_ok().then_some(Self(numbers))
+        let entered = numbers.waiting.fetch_update(Relaxed, Relaxed, |waiting| (waiting < max).then(|| waiting + 1));
+        entered.is_ok().then(|| Self(numbers))
     }
 }
 

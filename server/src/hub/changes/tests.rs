@@ -203,7 +203,7 @@ fn an_instrument_s_bound_holds_and_what_is_older_is_told_whole() {
 
 #[test]
 fn the_bound_of_all_takes_the_oldest_whoever_s_they_are() {
-    let mut world = World::new(ChangeBounds { instrument_bytes: 4_000, bytes: 6_000 });
+    let mut world = World::new(ChangeBounds { instrument_bytes: 4_000, bytes: 5_000 });
     world.snapshot(A, v(1), &[(1, 1)]);
     world.snapshot(B, v(1), &[(1, 1)]);
     for seq in 2..=20 {
