@@ -222,7 +222,8 @@ impl Page {
         let mut waiting = vec![("change", number(reads.waiting()))];
         if let Some(store) = reads.store() {
             waiting.push(("store", number(store.numbers().waiting())));
-            let help = "Books asked from the store: callers, those that joined a question under way, attempts at questions";
+            let help =
+                "Books asked from the store: callers, those that joined a question under way, attempts at questions";
             self.counters("sprag_store_reads_total", help, "event", &store.numbers().values())?;
         }
         self.gauges("sprag_http_waiting", "Requests that wait, and for what", "what", &waiting)

@@ -235,9 +235,8 @@ pub async fn run(
     let ready = Arc::clone(&shared.ready);
     let (close, closed) = oneshot::channel::<()>();
     let router = http::router(shared);
-    let head_max = Duration::from_millis(config.server.handshake_timeout_ms);
     let until = async move { drop(closed.await) };
-    let serving = tokio::spawn(http::serve(listener, router, head_max, until));
+    let serving = tokio::spawn(http::serve(listener, router, config.server.head_max(), until));
     started(bound);
     let ended = pipeline.wait(&mut part, stop).await;
     if matches!(ended, Err(RunError::EngineLost))

@@ -56,10 +56,8 @@ impl Body {
 
 fn message<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
     let length = reader.varint()?;
-    let too_long = DecodeError::MessageTooLong {
-        bytes: usize::try_from(length).unwrap_or(usize::MAX),
-        max: MESSAGE_BYTES_MAX,
-    };
+    let too_long =
+        DecodeError::MessageTooLong { bytes: usize::try_from(length).unwrap_or(usize::MAX), max: MESSAGE_BYTES_MAX };
     let length = usize::try_from(length).ok().filter(|length| *length <= MESSAGE_BYTES_MAX).ok_or(too_long)?;
     reader.take(length)
 }

@@ -116,9 +116,7 @@ impl<'a> BookBody<'a> {
     pub(super) fn changes(shown: &Shown<'a>) -> Self {
         let changes = match &shown.view.content {
             Content::Whole { reason, .. } => ChangesHead { whole: true, reason: Some(reason.name()), from: None },
-            Content::Changes { from, .. } => {
-                ChangesHead { whole: false, reason: None, from: Some(from.to_string()) }
-            }
+            Content::Changes { from, .. } => ChangesHead { whole: false, reason: None, from: Some(from.to_string()) },
         };
         Self { changes: Some(changes), ..Self::book(shown) }
     }

@@ -284,6 +284,6 @@ pub(super) fn unkept(mut response: Response) -> Response {
 }
 
 /// A named list as JSON.
-pub(super) fn listed(pair: &str, name: &str, rows: Vec<serde_json::Value>) -> Json<serde_json::Value> {
+pub(super) fn listed(pair: &str, name: &str, rows: &[serde_json::Value]) -> Json<serde_json::Value> {
     Json(json!({ "pair": pair, name: rows }))
 }

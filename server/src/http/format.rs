@@ -116,9 +116,10 @@ pub(super) fn has(headers: &HeaderMap, tag: Option<&str>) -> bool {
     let Some(tag) = tag else { return false };
     let values = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     // No tag of ours holds a comma.
-    values.flat_map(|value| value.split(',')).map(str::trim).any(|held| {
-        held == "*" || held.strip_prefix("W/").unwrap_or(held) == tag
-    })
+    values
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .any(|held| held == "*" || held.strip_prefix("W/").unwrap_or(held) == tag)
 }
 
 #[cfg(test)]
@@ -126,17 +127,17 @@ mod tests {
     use super::*;
     use axum::http::HeaderValue;
 
-    fn headers(name: header::HeaderName, values: &[&str]) -> HeaderMap {
+    fn headers(name: &header::HeaderName, values: &[&str]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for value in values {
-            headers.append(&name, HeaderValue::from_str(value).unwrap());
+            headers.append(name, HeaderValue::from_str(value).unwrap());
         }
         headers
     }
 
     #[test]
     fn a_reader_gets_the_form_that_he_likes_best() {
-        let chosen = |values: &[&str]| negotiate(&headers(header::ACCEPT, values), &Format::ALL);
+        let chosen = |values: &[&str]| negotiate(&headers(&header::ACCEPT, values), &Format::ALL);
         assert_eq!(chosen(&[]), Some(Format::Json));
         for (accept, format) in [
             ("*/*", Some(Format::Json)),
@@ -156,19 +157,19 @@ mod tests {
             assert_eq!(chosen(&[accept]), format, "{accept}");
         }
         assert_eq!(chosen(&["text/html", MEDIA_TYPE]), Some(Format::Wire), "two lines are one list");
-        let json = negotiate(&headers(header::ACCEPT, &[MEDIA_TYPE]), &[Format::Json]);
+        let json = negotiate(&headers(&header::ACCEPT, &[MEDIA_TYPE]), &[Format::Json]);
         assert_eq!(json, None, "what is not offered");
     }
 
     #[test]
     fn a_tag_is_found_in_a_list_and_behind_a_weak_mark() {
-        let found = |values: &[&str]| has(&headers(header::IF_NONE_MATCH, values), Some("\"1:5\""));
+        let found = |values: &[&str]| has(&headers(&header::IF_NONE_MATCH, values), Some("\"1:5\""));
         for values in [&["\"1:5\""][..], &["*"], &["W/\"1:5\""], &["\"1:4\", \"1:5\""], &["\"1:4\"", "\"1:5\""]] {
             assert!(found(values), "{values:?}");
         }
         for values in [&[][..], &["1:5"], &["\"1:50\""], &["\"1:5.v1\""]] {
             assert!(!found(values), "{values:?}");
         }
-        assert!(!has(&headers(header::IF_NONE_MATCH, &["*"]), None));
+        assert!(!has(&headers(&header::IF_NONE_MATCH, &["*"]), None));
     }
 }

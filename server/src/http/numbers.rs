@@ -67,8 +67,20 @@ fn route(path: &str) -> &'static str {
         "/v1/legs" => "legs",
         "/v1/batches" => "batches",
         "/v1/stream" => "stream",
-        _ if path.starts_with("/v1/books/") => if changes { "book_changes" } else { "book" },
-        _ if path.starts_with("/v1/pairs/") => if changes { "pair_changes" } else { "pair_book" },
+        _ if path.starts_with("/v1/books/") => {
+            if changes {
+                "book_changes"
+            } else {
+                "book"
+            }
+        }
+        _ if path.starts_with("/v1/pairs/") => {
+            if changes {
+                "pair_changes"
+            } else {
+                "pair_book"
+            }
+        }
         _ => "other",
     }
 }
@@ -110,7 +122,8 @@ mod tests {
             assert_eq!(route(path), expected);
             numbers.note(route(path), outcome(StatusCode::OK));
         }
-        for (status, expected) in [(101, "ok"), (304, "not_modified"), (406, "refused"), (503, "busy"), (504, "failed")] {
+        for (status, expected) in [(101, "ok"), (304, "not_modified"), (406, "refused"), (503, "busy"), (504, "failed")]
+        {
             assert_eq!(outcome(StatusCode::from_u16(status).unwrap()), expected);
             numbers.note("stream", expected);
         }

@@ -79,9 +79,7 @@ async fn books(shared: &Shared, pair: &str, wish: Wish, headers: &HeaderMap) -> 
     let format = chosen(headers, &[Format::Json, Format::Wire, Format::Octets])?;
     let instruments = instruments(shared, pair)?;
     let shown: Vec<Shown<'_>> = match wish.source {
-        Source::Memory => {
-            in_memory(shared, &instruments.iter().collect::<Vec<_>>(), |_| None, wish.depth).await?
-        }
+        Source::Memory => in_memory(shared, &instruments.iter().collect::<Vec<_>>(), |_| None, wish.depth).await?,
         Source::Store => {
             let answers = stored_answers(shared, &instruments, &wish).await?;
             let books = instruments.iter().zip(&answers);
@@ -92,7 +90,8 @@ async fn books(shared: &Shared, pair: &str, wish: Wish, headers: &HeaderMap) -> 
         }
     };
     answer(shared, &shown, format, wish.depth, headers, || {
-        listed(pair, "books", shown.iter().map(|shown| row(&BookBody::book(shown))).collect())
+        let rows: Vec<_> = shown.iter().map(|shown| row(&BookBody::book(shown))).collect();
+        listed(pair, "books", &rows)
     })
 }
 
@@ -113,7 +112,7 @@ async fn changes(shared: &Shared, pair: &str, wish: &Wish, headers: &HeaderMap) 
         let text = other.instrument.as_deref().unwrap_or("(without INSTRUMENT@)");
         return Err(Refusal::Unknown { name: text.into() });
     }
-    let rows = match wish.source {
+    let rows: Vec<_> = match wish.source {
         Source::Memory => {
             let since = |instrument: &Instrument| wish.since_of(&instrument.text);
             let shown = in_memory(shared, &instruments.iter().collect::<Vec<_>>(), since, None).await?;
@@ -128,7 +127,7 @@ async fn changes(shared: &Shared, pair: &str, wish: &Wish, headers: &HeaderMap) 
             told.collect()
         }
     };
-    let body: Json<_> = listed(pair, "changes", rows);
+    let body: Json<_> = listed(pair, "changes", &rows);
     Ok(unkept(body.into_response()))
 }
 

@@ -66,8 +66,7 @@ pub struct StoreReads {
 
 impl StoreReads {
     pub(super) fn new(config: &config::Http, client: Client) -> Self {
-        let bounds =
-            FlightBounds { questions_max: config.store_questions_max, waiting_max: config.store_waiting_max };
+        let bounds = FlightBounds { questions_max: config.store_questions_max, waiting_max: config.store_waiting_max };
         let time_max = Duration::from_millis(config.store_timeout_ms);
         Self { client, flight: SingleFlight::new(bounds), time_max }
     }
@@ -135,8 +134,8 @@ pub(super) fn shown<'a>(
     state: &StoredState,
     depth: Option<usize>,
 ) -> Result<Shown<'a>, StoredError> {
-    let (ticks, scale) = in_common_steps(&state.ticks)
-        .ok_or_else(|| StoredError::Steps { instrument: (*instrument.text).into() })?;
+    let (ticks, scale) =
+        in_common_steps(&state.ticks).ok_or_else(|| StoredError::Steps { instrument: (*instrument.text).into() })?;
     let mut book = Book::default();
     book.replace(&ticks, scale, Window::Whole, &mut Vec::new());
     let mut horizon = [None; 2];

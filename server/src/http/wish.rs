@@ -147,8 +147,7 @@ mod tests {
     use super::*;
 
     fn wish(parameters: &[(&str, &str)]) -> Result<Wish, WishError> {
-        let owned: Vec<_> =
-            parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let owned: Vec<_> = parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         Wish::of(&owned)
     }
 

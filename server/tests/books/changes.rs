@@ -48,7 +48,8 @@ async fn changes_name_the_dead_and_the_versions_between_which_they_lie() {
     assert_eq!(told, expected);
     let answer = world.get(&format!("{CHANGES}?since=1.15"), &[]).await;
     assert_eq!((answer.header("cache-control"), &answer.json()["bids"]), (Some("no-store"), &json!([])));
-    for (since, reason) in [("1:9", "too_old"), ("1:13", "unknown_version"), ("1:16", "ahead"), ("2:1", "other_epoch")] {
+    for (since, reason) in [("1:9", "too_old"), ("1:13", "unknown_version"), ("1:16", "ahead"), ("2:1", "other_epoch")]
+    {
         let told = world.json(&format!("{CHANGES}?since={since}")).await;
         assert_eq!((&told["whole"], &told["reason"], &told["from"]), (&json!(true), &json!(reason), &json!(null)));
         assert_eq!(told["bids"], json!([["0.99", "0.002"], ["0.98", "0.004"]]), "{since}");

@@ -107,7 +107,10 @@ async fn a_pair_is_all_of_its_books_each_at_its_version() {
     let versions: Vec<_> = books.iter().map(|book| [&book["instrument"], &book["version"]]).collect();
     assert_eq!(
         versions,
-        [["binance_spot/BTCUSDT", "1:9007199254740993"], ["kraken_spot/XBT/USDT", "3:7"]].map(|row| row.map(|text| json!(text))).each_ref().map(|row| row.each_ref())
+        [["binance_spot/BTCUSDT", "1:9007199254740993"], ["kraken_spot/XBT/USDT", "3:7"]]
+            .map(|row| row.map(|text| json!(text)))
+            .each_ref()
+            .map(|row| row.each_ref())
     );
     assert_eq!(books[1]["bids"], json!([["61737.60", "0.002"]]));
     let bytes = world.get("/v1/pairs/BTC%2FUSDT/book", &[("accept", MEDIA_TYPE)]).await;

@@ -149,7 +149,9 @@ fn v(seq: u64) -> Version {
 fn ticks(body: &Value) -> Vec<(String, String, String, String)> {
     let text = |row: &Value, name: &str| row[name].as_str().unwrap().to_owned();
     let rows = body["ticks"].as_array().unwrap();
-    rows.iter().map(|row| (text(row, "side"), text(row, "price"), text(row, "quantity"), text(row, "version"))).collect()
+    rows.iter()
+        .map(|row| (text(row, "side"), text(row, "price"), text(row, "quantity"), text(row, "version")))
+        .collect()
 }
 
 fn row(side: &str, price: &str, quantity: &str, version: &str) -> (String, String, String, String) {
@@ -172,7 +174,10 @@ async fn a_stored_book_has_its_version_and_says_that_it_is_stored() {
             store.execute("OPTIMIZE TABLE tick_state FINAL").await;
         }
         let text = world.json(BOOK).await;
-        assert_eq!((&text["version"], &text["source"], &text["state"]), (&json!("1:12"), &json!("store"), &json!("stored")));
+        assert_eq!(
+            (&text["version"], &text["source"], &text["state"]),
+            (&json!("1:12"), &json!("store"), &json!("stored"))
+        );
         assert_eq!((&text["bids"], &text["asks"]), (&json!([["0.99", "0.002"]]), &json!([["1.01", "0.003"]])));
         assert_eq!((&text["newer_ticks"], text["age_ms"].as_u64().unwrap() > 0), (&json!(0), true));
     }
@@ -211,11 +216,8 @@ async fn stored_changes_name_the_dead_each_tick_with_its_version() {
     assert_eq!((&told["whole"], ticks(&told)), (&json!(false), vec![row("ask", "1.02", "0.005", "1:15")]));
     let told = world.json(&format!("{CHANGES}&since=1:15")).await;
     assert_eq!((&told["whole"], &told["version"], ticks(&told)), (&json!(false), &json!("1:15"), Vec::new()));
-    let live = [
-        row("ask", "1.01", "0.003", "1:10"),
-        row("ask", "1.02", "0.005", "1:15"),
-        row("bid", "0.99", "0.002", "1:10"),
-    ];
+    let live =
+        [row("ask", "1.01", "0.003", "1:10"), row("ask", "1.02", "0.005", "1:15"), row("bid", "0.99", "0.002", "1:10")];
     for (since, reason) in [("1:9", "replaced"), ("1:16", "ahead"), ("2:1", "other_epoch"), ("0:5", "other_epoch")] {
         let told = world.json(&format!("{CHANGES}&since={since}")).await;
         assert_eq!((&told["whole"], &told["reason"]), (&json!(true), &json!(reason)), "{since}");
@@ -240,7 +242,8 @@ async fn of_a_batch_stream_the_cursor_is_the_version() {
     let dex = store.instrument("neutron_dex/a<>b");
     let path = "/v1/books/neutron_dex/a%3C%3Eb?source=store";
     let at = |height| Version::new(2, end_of(height));
-    let events = [changes(&dex, at(5), &[(Side::Bid, 100, 1)], true), changes(&dex, at(7), &[(Side::Bid, 99, 2)], false)];
+    let events =
+        [changes(&dex, at(5), &[(Side::Bid, 100, 1)], true), changes(&dex, at(7), &[(Side::Bid, 99, 2)], false)];
     store.write(events).await;
     let world = store.own_world();
     let without = world.json(path).await;

@@ -194,14 +194,16 @@ pub(crate) fn cut_of(symbol: u32, version: Version, book: BookCut, state: FeedSt
 
 /// A whole book.
 pub(crate) fn whole(symbol: u32, version: Version, bids: &[(i64, u64)], asks: &[(i64, u64)]) -> InstrumentCut {
-    let [bids, asks] = [bids, asks].map(|levels| levels.iter().map(|(tick, quantity)| level(*tick, *quantity)).collect());
+    let [bids, asks] =
+        [bids, asks].map(|levels| levels.iter().map(|(tick, quantity)| level(*tick, *quantity)).collect());
     let book = BookCut::Snapshot { bids, asks, horizon: [None; 2] };
     cut_of(symbol, version, book, FeedState::Live)
 }
 
 /// Changed levels.
 pub(crate) fn delta(symbol: u32, base: Version, version: Version, changes: &[(Side, i64, u64)]) -> InstrumentCut {
-    let change = |(side, tick, quantity): &(Side, i64, u64)| LevelChange { side: *side, level: level(*tick, *quantity) };
+    let change =
+        |(side, tick, quantity): &(Side, i64, u64)| LevelChange { side: *side, level: level(*tick, *quantity) };
     let book = BookCut::Delta { base, changes: changes.iter().map(change).collect() };
     cut_of(symbol, version, book, FeedState::Live)
 }

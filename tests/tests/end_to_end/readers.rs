@@ -107,7 +107,10 @@ fn a_reader_that_follows_changes_has_the_book_and_the_store_has_it_too() -> Resu
     until("a stored book at a version that the reader held", || {
         follower.step(&server, 100)?;
         let book = json(&server, &format!("{BOOK}?source=store"))?;
-        assert_eq!((&book["state"], &book["source"], &book["newer_ticks"]), (&"stored".into(), &"store".into(), &0.into()));
+        assert_eq!(
+            (&book["state"], &book["source"], &book["newer_ticks"]),
+            (&"stored".into(), &"store".into(), &0.into())
+        );
         let Some(held) = follower.held.get(&version(&book)?) else { return Ok(None) };
         ensure!(levels(&book)? == *held, "the store has another book at {}", version(&book)?);
         Ok(Some(()))
@@ -121,6 +124,7 @@ fn a_reader_that_follows_changes_has_the_book_and_the_store_has_it_too() -> Resu
 fn a_reader_that_follows_the_store_has_what_is_stored() -> Result<()> {
     let data = tempfile::tempdir()?;
     let server = Server::start(data.path(), &MARKET)?;
+    server.await_metric(r#"sprag_instruments{state="LIVE"}"#, 4)?;
     let stored = |server: &Server| json(server, &format!("{BOOK}?source=store"));
     let book = until("a stored book", || Ok(Some(stored(&server)?).filter(|book| book["version"].is_string())))?;
     let (mut held, mut ticks) = (version(&book)?, levels(&book)?);
@@ -134,7 +138,11 @@ fn a_reader_that_follows_the_store_has_what_is_stored() -> Result<()> {
             let text = |name: &str| tick[name].as_str().map(canonical).context("a number that is no text");
             let side = if tick["side"] == "bid" { "bids" } else { "asks" };
             let (place, quantity) = ((side, text("price")?), text("quantity")?);
-            if quantity == "0" { ticks.remove(&place) } else { ticks.insert(place, quantity) };
+            if quantity == "0" {
+                ticks.remove(&place)
+            } else {
+                ticks.insert(place, quantity)
+            };
         }
         let now = version(&told)?;
         ensure!(now >= held, "{now} after {held}");

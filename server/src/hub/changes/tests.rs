@@ -245,8 +245,11 @@ fn readers_of_any_pace_have_the_book() {
         let mut readers: Vec<(Version, Levels)> = vec![(Version::new(epoch, seq), world.book(A)); 4];
         for _ in 0..150 {
             seq += 1 + below(3);
-            let bids: Vec<_> =
-                (0..below(4)).map(|_| (i64::try_from(below(9)).unwrap(), below(3))).collect::<BTreeMap<_, _>>().into_iter().collect();
+            let bids: Vec<_> = (0..below(4))
+                .map(|_| (i64::try_from(below(9)).unwrap(), below(3)))
+                .collect::<BTreeMap<_, _>>()
+                .into_iter()
+                .collect();
             match below(25) {
                 0 => {
                     epoch += 1;
@@ -277,7 +280,10 @@ fn the_best_levels_alone_are_known_as_far_as_they_reach() {
     let mut world = World::new(WIDE);
     world.snapshot(A, v(1), &[(100, 1), (99, 2), (98, 3)]);
     let view = |depth| world.hub.look(&Look { symbol: A, since: None, depth });
-    assert_eq!((view(Some(2)).horizon, view(Some(3)).horizon, view(None).horizon), ([Some(99), None], [None; 2], [None; 2]));
+    assert_eq!(
+        (view(Some(2)).horizon, view(Some(3)).horizon, view(None).horizon),
+        ([Some(99), None], [None; 2], [None; 2])
+    );
     let Content::Whole { bids, .. } = view(Some(2)).content else { panic!() };
     assert_eq!(bids, [level(100, 1), level(99, 2)]);
     assert_eq!(view(None).feed.state, FeedState::Syncing);
