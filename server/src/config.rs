@@ -6,6 +6,7 @@
 //! Never: an unknown key passed over, a setting without a limit, a password in print.
 
 mod error;
+mod http;
 mod layers;
 mod live;
 mod log;
@@ -23,6 +24,7 @@ mod view;
 mod tests;
 
 pub use error::{ConfigError, ConfigProblem};
+pub use http::Http;
 pub use live::{Live, live_text};
 pub use log::{Log, LogFormat};
 pub use pipeline::Pipeline;
@@ -48,6 +50,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Where terminals connect.
     pub server: Server,
+    /// HTTP beside the terminals.
+    pub http: Http,
     /// Lanes, cuts and frames.
     pub pipeline: Pipeline,
     /// Which source feeds the pipeline.
@@ -80,6 +84,7 @@ impl Default for Config {
         Self {
             data_dir: PathBuf::from("data"),
             server: Server::default(),
+            http: Http::default(),
             pipeline: Pipeline::default(),
             source: Source::default(),
             sim: Sim::default(),
@@ -133,6 +138,7 @@ impl Config {
         let shown = format_args!("{:?}", self.data_dir);
         problems.unless((1..=4096).contains(&bytes), "data_dir", &shown, &"a path of 1 to 4096 bytes");
         self.server.check(&mut problems);
+        self.http.check(&mut problems);
         self.pipeline.check(&mut problems);
         self.sim.check(&mut problems);
         self.capture.check(self.source.kind, &mut problems);

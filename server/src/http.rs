@@ -2,8 +2,19 @@
 //!
 //! Never: a number as a float; prices, quantities and sequences are text.
 
+mod body;
 mod books;
+mod format;
+mod numbers;
+mod pairs;
+mod reads;
+mod stored;
 mod views;
+mod wish;
+
+pub use numbers::HttpNumbers;
+pub use reads::Reads;
+pub use stored::{StoreReads, StoredAnswer, StoredError};
 
 use crate::{
     batches::BatchNumbers,
@@ -60,6 +71,8 @@ pub struct Shared {
     pub batches: Option<Arc<BatchNumbers>>,
     /// The store's upkeep, if there is a store.
     pub upkeep: Option<Arc<UpkeepNumbers>>,
+    /// What readers of books share.
+    pub reads: Arc<Reads>,
     /// What is known of the checkpoints.
     pub checkpoints: Arc<CheckpointView>,
     /// Everything is up.
@@ -90,12 +103,14 @@ pub fn router(shared: Shared) -> Router {
         .route("/v1/instruments", get(instruments))
         .route("/v1/legs", get(legs))
         .route("/v1/batches", get(batches))
-        .route("/v1/books/{*instrument}", get(books::book))
         .route("/v1/views", get(views::views))
         .route("/v1/views/{view}", get(views::view))
         .route("/v1/views/{view}/{*pair}", get(views::of_pair))
+        .route("/v1/books/{*instrument}", get(books::books))
+        .route("/v1/pairs/{*rest}", get(pairs::pairs))
         .route("/v1/stream", get(stream))
         .fallback(|| async { failure(StatusCode::NOT_FOUND, "no such path") })
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&shared.reads), numbers::count))
         .with_state(shared)
 }
 
@@ -154,6 +169,8 @@ async fn index(State(shared): State<Shared>) -> String {
          /v1/batches             the batch stream: where it stands, what is missing\n\
          /v1/books/VENUE/SYMBOL  one book, e.g. /v1/books/binance_spot/BTCUSDT?depth=10 (%3C %3E for < >)\n\
          /v1/views               standing views; /v1/views/VIEW of all pairs, /v1/views/VIEW/ASSET/ASSET of one\n\
+         \x20 …/changes?since=V     what of it changed since version V; both also with source=store\n\
+         /v1/pairs/A/B/book      the books of a pair, and …/changes\n\
          /metrics                Prometheus\n\
          /healthz /readyz        liveness and readiness\n",
         crate::BUILD,
@@ -192,8 +209,8 @@ async fn metrics(State(shared): State<Shared>) -> Response {
     let store = counters.as_ref().map(|(counters, waits)| (counters, *waits));
     let checkpoints = (&*shared.checkpoints, unix_ns());
     let batches = shared.batches.as_deref();
-    let (source, upkeep) = (shared.source.numbers(), shared.upkeep.as_deref());
-    match metrics::text(Numbers { tape: &tape, source, store, upkeep, batches, checkpoints }) {
+    let (source, upkeep, http) = (shared.source.numbers(), shared.upkeep.as_deref(), &*shared.reads);
+    match metrics::text(Numbers { tape: &tape, source, store, upkeep, batches, checkpoints, http }) {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
         Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }

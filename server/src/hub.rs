@@ -3,17 +3,20 @@
 //!
 //! Never: encoding; a frame that holds half a cut; a delta whose base is not what the phase's last frame left.
 
+mod changes;
 mod instrument;
 mod phase;
 mod view;
 
+pub use changes::{BookView, ChangeBounds, Content, Look, WholeReason};
 pub use instrument::HubInstrument;
 pub use phase::{Frame, Update};
 pub use view::HeldView;
 
+use changes::{Changes, Told};
 use dataflow::{
     clock::CutClock,
-    cut::{InstrumentCut, LaneCounts, LaneCut, LegCounts},
+    cut::{BookCut, InstrumentCut, LaneCounts, LaneCut, LegCounts},
     sink::SinkMessage,
 };
 use market::{AdmittedChanges, AdmittedTrade, Best, LegId, PairId, SymbolId, ViewId, ViewKey, ViewValue};
@@ -77,6 +80,7 @@ pub struct Hub {
     /// The last cut that anything came for.
     latest: u64,
     instruments: Vec<Option<HubInstrument>>,
+    changes: Changes,
     best: Vec<Option<Best>>,
     views: HeldViews,
     phases: Vec<Option<Phase>>,
@@ -94,10 +98,18 @@ impl Hub {
             next: 0,
             latest: 0,
             instruments: Vec::new(),
+            changes: Changes::default(),
             best: Vec::new(),
             views: HeldViews::default(),
             phases: (0..phases).map(|_| None).collect(),
         }
+    }
+
+    /// The same hub, which remembers recent changes.
+    #[must_use]
+    pub fn with_changes(mut self, bounds: ChangeBounds) -> Self {
+        self.changes = Changes::new(bounds);
+        self
     }
 
     /// Takes what a worker says.
@@ -215,10 +227,17 @@ impl Hub {
             self.instruments.resize_with(at.saturating_add(1), || None);
         }
         let instrument = self.instruments.get_mut(at)?.get_or_insert_with(|| HubInstrument::new(cut.symbol));
-        let before = instrument.version().map(|version| version.epoch);
-        let now = cut.version.map(|version| version.epoch).filter(|now| before != Some(*now));
-        let moved = now.map(|now| (cut.symbol, now));
-        instrument.apply(cut, &mut self.phases);
+        let versions = [instrument.version(), cut.version];
+        let [before, now] = versions.map(|version| version.map(|version| version.epoch));
+        let symbol = cut.symbol;
+        let moved = now.filter(|_| before != now).map(|now| (symbol, now));
+        let told = match &cut.book {
+            BookCut::Unchanged => Told::Nothing,
+            BookCut::Delta { base, .. } => Told::Changed(*base),
+            BookCut::Snapshot { .. } => Told::Replaced,
+        };
+        let before = instrument.apply(cut, &mut self.phases);
+        self.changes.note(symbol, versions, told, before);
         moved
     }
 
@@ -270,6 +289,15 @@ impl Hub {
     #[must_use]
     pub fn instrument(&self, symbol: SymbolId) -> Option<&HubInstrument> {
         self.instruments.get(usize::try_from(symbol.0).unwrap_or(usize::MAX)).and_then(Option::as_ref)
+    }
+
+    /// What a reader is told of an instrument at the last stepped cut.
+    #[must_use]
+    pub fn look(&self, look: &Look) -> BookView {
+        match self.instrument(look.symbol) {
+            Some(instrument) => self.changes.look(instrument, look, self.now_ns()),
+            None => BookView::whole(&HubInstrument::new(look.symbol), 0, look.depth, WholeReason::NoBook),
+        }
     }
 
     /// One more than the greatest number of an instrument with state.

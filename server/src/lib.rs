@@ -21,6 +21,7 @@ pub mod replay;
 pub mod restore;
 mod row;
 pub mod run;
+pub mod single_flight;
 pub mod socket;
 pub mod source;
 pub mod store;

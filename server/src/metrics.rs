@@ -5,6 +5,7 @@
 use crate::{
     batches::BatchNumbers,
     checkpoint::CheckpointView,
+    http::Reads,
     legs::LegRow,
     source::{SourceNumbers, SourceView},
     tape::TapeStats,
@@ -35,6 +36,8 @@ pub struct Numbers<'a> {
     pub batches: Option<&'a BatchNumbers>,
     /// The checkpoints, and the present in Unix nanoseconds.
     pub checkpoints: (&'a CheckpointView, u64),
+    /// Requests over HTTP.
+    pub http: &'a Reads,
 }
 
 struct Page {
@@ -91,6 +94,7 @@ pub fn text(numbers: Numbers<'_>) -> Result<String, MetricsError> {
     page.venues(source.live())?;
     page.feeds(&view)?;
     page.legs(&tape.legs)?;
+    page.http(numbers.http)?;
     if let Some((counters, waits)) = numbers.store {
         page.store(counters, waits)?;
     }
@@ -213,6 +217,25 @@ impl Page {
         self.registry.register(Box::new(leads))
     }
 
+    /// Requests by route and outcome, who waits, and how often the store was asked for a book.
+    fn http(&self, reads: &Reads) -> Result<(), prometheus::Error> {
+        let opts = Opts::new("sprag_http_requests_total", "Requests over HTTP by route and outcome");
+        let requests = IntCounterVec::new(opts, &["route", "outcome"])?;
+        for (route, outcome, count) in reads.numbers().values() {
+            requests.with_label_values(&[route, outcome]).inc_by(count);
+        }
+        self.registry.register(Box::new(requests))?;
+        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let mut waiting = vec![("change", number(reads.waiting()))];
+        if let Some(store) = reads.store() {
+            waiting.push(("store", number(store.numbers().waiting())));
+            let help =
+                "Books asked from the store: callers, those that joined a question under way, attempts at questions";
+            self.counters("sprag_store_reads_total", help, "event", &store.numbers().values())?;
+        }
+        self.gauges("sprag_http_waiting", "Requests that wait, and for what", "what", &waiting)
+    }
+
     fn batches(&self, batches: &BatchNumbers) -> Result<(), prometheus::Error> {
         self.counters("sprag_batch_events_total", "What happened to the batch stream", "event", &batches.values())?;
         let state = batches.state();
@@ -271,9 +294,9 @@ mod tests {
         let view = CheckpointView::default();
         let batches = BatchNumbers::default();
         let (store, batches) = (Some((&counters, 3)), Some(&batches));
-        let upkeep = UpkeepNumbers::default();
-        let (upkeep, checkpoints) = (Some(&upkeep), (&view, 0));
-        let numbers = Numbers { tape: &tape, source: &source, store, upkeep, batches, checkpoints };
+        let (upkeep, http) = (UpkeepNumbers::default(), Reads::default());
+        let (upkeep, checkpoints, http) = (Some(&upkeep), (&view, 0), &http);
+        let numbers = Numbers { tape: &tape, source: &source, store, upkeep, batches, checkpoints, http };
         let text = text(numbers).unwrap();
         for line in [
             r#"sprag_lane_events_total{event="regressions"} 0"#,
@@ -284,6 +307,7 @@ mod tests {
             r#"sprag_store_upkeep_total{event="failures"} 0"#,
             r#"sprag_instruments{state="GAPPED"} 0"#,
             r#"sprag_checkpoint_events_total{event="written"} 0"#,
+            r#"sprag_http_waiting{what="change"} 0"#,
             r#"sprag_leg_events_total{event="messages",leg="a",venue="binance_spot"} 7"#,
             r#"sprag_leg_events_total{event="wins",leg="a",venue="binance_spot"} 5"#,
             r#"sprag_leg_events_total{event="resyncs",leg="a",venue="binance_spot"} 0"#,

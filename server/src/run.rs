@@ -15,7 +15,7 @@ use crate::{
     epochs::{EpochError, EpochJournal, FIRST_BLOCK},
     exit::Exit,
     fanout::{Fanout, FanoutConfig, outbox::RingBounds},
-    http::{self, Shared},
+    http::{self, Reads, Shared},
     hub::{Hub, HubConfig},
     raw_log::RawLog,
     restore::{self, RestoredInstrument},
@@ -231,6 +231,7 @@ pub async fn run(
         store: part.view.clone(),
         upkeep: part.upkeep.as_ref().map(Upkeep::numbers),
         batches: numbers,
+        reads: Arc::new(Reads::new(&config.http, part.store.as_ref().map(|store| store.address().client()))),
         checkpoints,
         ready: Arc::new(AtomicBool::new(true)),
         lag_max: Duration::from_millis(config.pipeline.frontier_alarm_ms),
@@ -239,9 +240,8 @@ pub async fn run(
     let ready = Arc::clone(&shared.ready);
     let (close, closed) = oneshot::channel::<()>();
     let router = http::router(shared);
-    let head_max = Duration::from_millis(config.server.handshake_timeout_ms);
     let until = async move { drop(closed.await) };
-    let serving = tokio::spawn(http::serve(listener, router, head_max, until));
+    let serving = tokio::spawn(http::serve(listener, router, config.server.head_max(), until));
     started(bound);
     let ended = pipeline.wait(&mut part, stop).await;
     if matches!(ended, Err(RunError::EngineLost))
@@ -442,7 +442,8 @@ impl Pipeline {
             clock,
             cuts_per_frame: settings.cuts_per_frame,
             idle_frames: true,
-        });
+        })
+        .with_changes(config.http.change_bounds());
         let taker = settings.checkpoint_every().map(|every| {
             let (data_dir, directory) = (&*config.data_dir, Arc::clone(&directory));
             CheckpointTaker::start(TakerConfig {

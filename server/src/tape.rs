@@ -6,11 +6,13 @@
 //!
 //! Never: a wait for a terminal or for the store.
 
+mod waiting;
+
 use crate::{
     bumps::Bumps,
     checkpoint::CheckpointTaker,
     fanout::{ConnectionId, Fanout, FanoutCounts, outbox::Outbox},
-    hub::{HeldView, Hub, HubInstrument, Step},
+    hub::{BookView, HeldView, Hub, HubInstrument, Look, Step},
     legs::{LegRow, LegSums},
     source::SourceControl,
     views::ViewTable,
@@ -28,6 +30,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use waiting::Waiting;
 use wire::{ErrorCode, ToServer};
 
 /// Commands under way from all terminals and HTTP requests together; more wait at their own end.
@@ -85,6 +88,10 @@ pub enum Command {
     Views(oneshot::Sender<Arc<ViewTable>>),
     /// A standing view of one pair or all, with the time of the last cut.
     ViewValues(ViewId, Option<PairId>, oneshot::Sender<ViewValues>),
+    /// What readers are told of instruments, all at the last cut.
+    Look(Vec<Look>, oneshot::Sender<Vec<BookView>>),
+    /// The same of one instrument, once it has moved on from the reader's version or changed its mark.
+    Wait(Look, oneshot::Sender<BookView>),
     /// The tape's numbers.
     Stats(oneshot::Sender<TapeStats>),
     /// Send away this share of the terminals that are here now, in percent; how many are left.
@@ -182,6 +189,27 @@ impl TapeHandle {
     pub async fn view_values(&self, view: ViewId, pair: Option<PairId>) -> Result<ViewValues, TapeEnded> {
         let (reply, answer) = oneshot::channel();
         self.give(Command::ViewValues(view, pair, reply)).await?;
+        answer.await.map_err(|_| TapeEnded)
+    }
+
+    /// Asks what readers are told of instruments, in the order of the questions and all at one cut.
+    ///
+    /// # Errors
+    /// [`TapeEnded`].
+    pub async fn look(&self, looks: Vec<Look>) -> Result<Vec<BookView>, TapeEnded> {
+        let (reply, answer) = oneshot::channel();
+        self.give(Command::Look(looks, reply)).await?;
+        answer.await.map_err(|_| TapeEnded)
+    }
+
+    /// Asks for it once the instrument has moved on from the reader's version, or changed its mark. Whoever waits no
+    /// longer drops the future; the bound on how many wait is the caller's.
+    ///
+    /// # Errors
+    /// [`TapeEnded`].
+    pub async fn wait(&self, look: Look) -> Result<BookView, TapeEnded> {
+        let (reply, answer) = oneshot::channel();
+        self.give(Command::Wait(look, reply)).await?;
         answer.await.map_err(|_| TapeEnded)
     }
 
@@ -306,6 +334,7 @@ struct Running {
     alarmed: bool,
     checked: Instant,
     inconsistent: u64,
+    waiting: Waiting,
     /// A new epoch could not be noted.
     unnoted: bool,
 }
@@ -334,6 +363,7 @@ pub fn run(tape: Tape, inputs: &Receiver<TapeInput>) -> TapeEnd {
         alarmed: false,
         checked: Instant::now(),
         inconsistent: 0,
+        waiting: Waiting::default(),
         unnoted: false,
     };
     let end = running.follow(inputs);
@@ -359,6 +389,7 @@ impl Running {
             if self.unnoted || !self.steps() {
                 return TapeEnd::Unnoted;
             }
+            self.waiting.answer(&self.tape.hub);
             let now_ms = (self.tape.now_ns)() / 1_000_000;
             self.tape.fanout.tend(now_ms, &mut self.tape.hub);
             self.check();
@@ -433,6 +464,8 @@ impl Running {
                 };
                 answer(reply, (values, hub.now_ns()));
             }
+            Command::Look(looks, reply) => answer(reply, looks.iter().map(|look| hub.look(look)).collect()),
+            Command::Wait(look, reply) => self.waiting.push(look, reply, hub),
             Command::Stats(reply) => answer(reply, self.stats()),
             Command::Drain(percent, reply) => {
                 let (terminals, ..) = fanout.sizes();

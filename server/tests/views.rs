@@ -139,6 +139,7 @@ impl Server {
             store: None,
             batches: None,
             upkeep: None,
+            reads: Arc::default(),
             checkpoints: Arc::default(),
             ready: Arc::new(AtomicBool::new(true)),
             lag_max: Duration::MAX,

@@ -6,6 +6,7 @@
 #![deny(clippy::float_arithmetic, clippy::as_conversions, clippy::indexing_slicing)]
 
 pub mod block;
+pub mod body;
 pub mod bounds;
 pub mod close;
 pub mod dictionary;
@@ -21,6 +22,7 @@ pub use block::{
     BestBlock, Block, BookDelta, BookSnapshot, DigestBlock, QuoteBlock, StatusBlock, TradesBlock, ViewBlock,
     decode_block, digest_of, encode_block, sort_changes,
 };
+pub use body::{Body, MEDIA_TYPE};
 pub use close::CloseNotice;
 pub use dictionary::{Dictionary, DictionaryInstrument, DictionaryPair};
 pub use error::{DecodeError, EncodeError};

@@ -80,7 +80,7 @@ impl<'a> Reader<'a> {
         Ok(*first)
     }
 
-    fn take(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
+    pub(crate) fn take(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
         let (taken, rest) = self.rest.split_at_checked(length).ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         Ok(taken)

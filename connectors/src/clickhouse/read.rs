@@ -2,6 +2,10 @@
 //!
 //! Never: a read of `tick_state` without FINAL where a dead tick would count; PREWHERE, which runs before FINAL.
 
+mod state;
+
+pub use state::{StoredLimits, StoredState, changes, limits, state};
+
 use super::{
     rows::{StoredKey, asset_in, from_store},
     writer::LiveKey,

@@ -4,6 +4,7 @@
 
 use super::error::Problems;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// Terminals, HTTP and metrics share one listener.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +50,12 @@ impl Default for Server {
 }
 
 impl Server {
+    /// How long a connection may take to say what it wants.
+    #[must_use]
+    pub fn head_max(&self) -> Duration {
+        Duration::from_millis(self.handshake_timeout_ms)
+    }
+
     pub(super) fn check(&self, problems: &mut Problems) {
         let host_is_right = (1..=253).contains(&self.host.len()) && !self.host.contains(char::is_whitespace);
         problems.unless(

@@ -319,6 +319,7 @@ fn missing_file_is_named() {
 fn every_limit_is_checked_and_named() {
     let text = "data_dir = ''\n\
         [server]\nhost = 'a b'\nmax_terminals = 0\nring_bytes = 1\n\
+        [http]\nwaiting_max = 65537\nstore_questions_max = 0\nstore_timeout_ms = 99\n\
         [pipeline]\nworkers = 65\ncuts_per_frame = 7\nfrontier_exit_ms = 2000\n\
         [source]\nkind = 'capture'\n\
         [sim]\npairs = 0\nvenues = []\n\
@@ -335,6 +336,9 @@ fn every_limit_is_checked_and_named() {
             "server.host",
             "server.max_terminals",
             "server.ring_bytes",
+            "http.waiting_max",
+            "http.store_questions_max",
+            "http.store_timeout_ms",
             "pipeline.workers",
             "pipeline.cuts_per_frame",
             "pipeline.frontier_exit_ms",

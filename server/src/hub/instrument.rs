@@ -40,14 +40,16 @@ impl HubInstrument {
         }
     }
 
-    pub(super) fn apply(&mut self, cut: InstrumentCut, phases: &mut [Option<Phase>]) {
+    /// Applies a cut; gives what the levels that it changed were before it.
+    pub(super) fn apply(&mut self, cut: InstrumentCut, phases: &mut [Option<Phase>]) -> Vec<((Side, i64), U256)> {
+        let mut before: Vec<((Side, i64), U256)> = Vec::new();
         let base = Base { fresh: self.revision == 0, version: self.version, quote: self.quote, feed: self.feed };
         let symbol = self.symbol;
         let mut pending = phases.iter_mut().flatten().map(|phase| phase.pending(symbol, base));
         match &cut.book {
             BookCut::Unchanged => {}
             BookCut::Delta { changes, .. } => {
-                let mut before: Vec<((Side, i64), U256)> = Vec::with_capacity(changes.len());
+                before.reserve_exact(changes.len());
                 for change in changes {
                     let (side, level) = (change.side, change.level);
                     let was = self.book.apply(TickChange::at(side, level.tick_index, level.quantity));
@@ -73,6 +75,7 @@ impl HubInstrument {
         if let Some(trade) = cut.trades.into_iter().next_back() {
             self.last_trade = Some(trade);
         }
+        before
     }
 
     /// Follows an update that is ahead of its cut. False, and nothing is changed, if it does not begin where this stands.

@@ -15,6 +15,7 @@ mod kills;
 mod malformed;
 mod market;
 mod raw;
+mod readers;
 mod replays;
 mod restarts;
 mod returns;
