@@ -26,7 +26,8 @@ pub use address::StoreAddress;
 pub use analysts::{AnalystLimits, AnalystOptions};
 pub use batch_log::{BatchLog, BatchLogError};
 pub use child::{
-    ChildArgs, ChildOptions, EngineChild, backups_directory, running_analysts_url, running_url, serve_child, start_child,
+    ChildArgs, ChildOptions, EngineChild, backups_directory, running_analysts_url, running_url, serve_child,
+    start_child,
 };
 pub use engine::EngineError;
 pub use epoch_blocks::{EpochBlock, EpochBlocks, EpochBlocksError};

@@ -143,10 +143,8 @@ pub async fn back_up(address: &StoreAddress, directory: &Path) -> Result<Vec<Bac
         }
         let at = directory.join(name);
         let list = vec!["TABLE ?.?"; of_group.len()].join(", ");
-        let mut backup = client.query(&format!(
-            "BACKUP {list} TO File({}) SETTINGS deduplicate_files = 0",
-            quoted(&at)?
-        ));
+        let mut backup =
+            client.query(&format!("BACKUP {list} TO File({}) SETTINGS deduplicate_files = 0", quoted(&at)?));
         for table in &of_group {
             backup = backup.bind(Identifier(&address.database)).bind(Identifier(table));
         }

@@ -311,8 +311,13 @@ mod tests {
         assert!(!line.iter().any(|arg| arg.to_string_lossy().contains("secret")));
         let args = ChildArgs { analysts: Some(AnalystOptions::default()), ..args };
         assert_eq!(ChildArgs::parse(line).unwrap(), args);
-        for wrong in [vec![], vec!["--port"], vec!["--port", "x", "--data-dir", "d"], vec!["--what", "d"], vec!["--data-dir", "d", "--analysts", "{}"]]
-        {
+        for wrong in [
+            vec![],
+            vec!["--port"],
+            vec!["--port", "x", "--data-dir", "d"],
+            vec!["--what", "d"],
+            vec!["--data-dir", "d", "--analysts", "{}"],
+        ] {
             let wrong = wrong.into_iter().map(OsString::from);
             assert!(matches!(ChildArgs::parse(wrong), Err(EngineError::Argument { .. })));
         }

@@ -94,7 +94,14 @@ fn history(seed: u64, forgetful: bool) -> Vec<Happening> {
         let late = if random.random_bool(0.1) { random.random_range(0..300_000_000) } else { 0 };
         let arrived_ns = now + late;
         let shown_ns = if random.random_bool(0.15) { 0 } else { (now / CUT_NS + 1) * CUT_NS };
-        happenings.push(Happening { instrument, version, whole, arrived_ns, shown_ns, ticks: ticks.into_iter().collect() });
+        happenings.push(Happening {
+            instrument,
+            version,
+            whole,
+            arrived_ns,
+            shown_ns,
+            ticks: ticks.into_iter().collect(),
+        });
     }
     happenings
 }
@@ -216,16 +223,21 @@ async fn what_was_shown_at_a_time_is_the_last_cut_s_version() {
         let time = BEGIN_NS + 400_000_000 * step + 1;
         for (instrument, (_, _, [asset_0, asset_1], _)) in INSTRUMENTS.iter().enumerate() {
             let shown = |happening: &&Happening| {
-                happening.instrument == instrument && happening.shown_ns > 0 && happening.shown_ns <= time && !happening.ticks.is_empty()
+                happening.instrument == instrument
+                    && happening.shown_ns > 0
+                    && happening.shown_ns <= time
+                    && !happening.ticks.is_empty()
             };
             let version = happenings.iter().filter(shown).map(|happening| happening.version).max();
-            let upto = happenings.iter().filter(|happening| version.is_some_and(|version| happening.version <= version));
+            let upto =
+                happenings.iter().filter(|happening| version.is_some_and(|version| happening.version <= version));
             let arguments = format!("(asset_0 = '{asset_0}', asset_1 = '{asset_1}', at = {})", at(time));
             let view = format!("book_shown_at{arguments}");
             assert_eq!(said(&address, &view, instrument).await, replayed(upto, instrument), "{view}, {instrument}");
             let (venue, symbol, ..) = INSTRUMENTS[instrument];
-            let query =
-                format!("SELECT version FROM version_shown_at{arguments} WHERE venue = '{venue}' AND symbol = '{symbol}'");
+            let query = format!(
+                "SELECT version FROM version_shown_at{arguments} WHERE venue = '{venue}' AND symbol = '{symbol}'"
+            );
             let found: Vec<u128> = address.client().query(&query).fetch_all().await.unwrap();
             assert_eq!(found, version.into_iter().collect::<Vec<_>>(), "{query}");
         }
@@ -280,7 +292,8 @@ async fn depth_counts_levels_from_the_best_and_sums_from_there() {
             for ((_, index, ..), (reserves, _)) in book.iter().filter(|((of, ..), _)| *of == side) {
                 *levels.entry(*index).or_default() += reserves;
             }
-            let ordered: Vec<_> = if side == "ask" { levels.into_iter().collect() } else { levels.into_iter().rev().collect() };
+            let ordered: Vec<_> =
+                if side == "ask" { levels.into_iter().collect() } else { levels.into_iter().rev().collect() };
             let (mut reserves_to_here, mut value_to_here) = (0, 0);
             let powers = *exponent == -128;
             let right: Vec<_> = (1..)
@@ -296,9 +309,13 @@ async fn depth_counts_levels_from_the_best_and_sums_from_there() {
                 "SELECT toUInt64(level), tick_index, toUInt64(reserves), toUInt64(quantity_to_here * 1000), \
                  CAST(notional_to_here * {}, 'Nullable(Int64)') \
                  FROM book_depth WHERE venue = '{venue}' AND symbol = '{symbol}' AND side = '{side}' ORDER BY level",
-                10_i64.pow(u32::from(QUANTITY_EXPONENT.unsigned_abs()) + if powers { 0 } else { u32::from(exponent.unsigned_abs()) }),
+                10_i64.pow(
+                    u32::from(QUANTITY_EXPONENT.unsigned_abs())
+                        + if powers { 0 } else { u32::from(exponent.unsigned_abs()) }
+                ),
             );
-            let found: Vec<(u64, i64, u64, u64, Option<i64>)> = address.client().query(&query).fetch_all().await.unwrap();
+            let found: Vec<(u64, i64, u64, u64, Option<i64>)> =
+                address.client().query(&query).fetch_all().await.unwrap();
             assert_eq!(found, right, "{venue} {symbol} {side}");
         }
     }
@@ -309,7 +326,8 @@ async fn candles_have_any_length_and_no_prices_that_are_powers() {
     let address = store().await;
     let (directory, instrument) = directory();
     let trades = [("a", 1, 100, 0), ("b", 2, 130, 20), ("c", 3, 90, 70), ("d", 4, 120, 130)];
-    let events = trades.map(|(id, order, price, second)| SinkInput::Trade(trade(&instrument, id, order, price, second)));
+    let events =
+        trades.map(|(id, order, price, second)| SinkInput::Trade(trade(&instrument, id, order, price, second)));
     write(&address, &directory, WriterOptions::default(), events).await;
     execute(
         &address,
@@ -324,7 +342,9 @@ async fn candles_have_any_length_and_no_prices_that_are_powers() {
              FROM candles_of(asset_0 = 'BTC', asset_1 = 'USDT', seconds = {seconds}) ORDER BY begins"
         );
         let client = address.client();
-        async move { client.query(&query).fetch_all::<(i64, Option<i64>, Option<i64>, Option<i64>, Option<i64>, u64)>().await }
+        async move {
+            client.query(&query).fetch_all::<(i64, Option<i64>, Option<i64>, Option<i64>, Option<i64>, u64)>().await
+        }
     };
     // The first second is 22:13:20.
     let some = |open, high, low, close| (Some(open), Some(high), Some(low), Some(close));

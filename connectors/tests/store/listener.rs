@@ -4,9 +4,7 @@
 //! Never: another process's engine.
 
 use super::*;
-use connectors::clickhouse::{
-    AnalystLimits, AnalystOptions, ChildOptions, analysts::judged, running_analysts_url,
-};
+use connectors::clickhouse::{AnalystLimits, AnalystOptions, ChildOptions, analysts::judged, running_analysts_url};
 use std::{
     io::{Read, Write},
     net::TcpStream,
@@ -146,7 +144,11 @@ fn what_reads_is_answered_in_every_form() {
         ("/?max_threads=1&readonly=1", "SELECT getSetting('max_threads')", "1\n"),
         ("/?max_memory_usage=1000000", "SELECT getSetting('readonly')", "1\n"),
         ("/?default_format=JSONEachRow", "SELECT 1 AS a", "{\"a\":1}\n"),
-        ("/?output_format_json_quote_64bit_integers=1", "SELECT toUInt64(1) AS a FORMAT JSONEachRow", "{\"a\":\"1\"}\n"),
+        (
+            "/?output_format_json_quote_64bit_integers=1",
+            "SELECT toUInt64(1) AS a FORMAT JSONEachRow",
+            "{\"a\":\"1\"}\n",
+        ),
     ] {
         assert_eq!(post(&url, path, sql), (200, None, answer.to_owned()), "{path} {sql}");
     }
@@ -204,7 +206,8 @@ async fn a_heavy_statement_takes_its_own_place_and_nobody_else_s() {
     let started = Instant::now();
     let heavy_url = url.clone();
     let heavy = std::thread::spawn(move || post(&heavy_url, ACCOUNT, ENDLESS));
-    let running = "SELECT count() FROM system.processes WHERE query LIKE '%cityHash64(number)%' AND query NOT LIKE '%processes%'";
+    let running =
+        "SELECT count() FROM system.processes WHERE query LIKE '%cityHash64(number)%' AND query NOT LIKE '%processes%'";
     while address.client().query(running).fetch_one::<u64>().await.unwrap() == 0 {
         assert!(started.elapsed() < Duration::from_secs(10));
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -240,7 +243,10 @@ async fn results_memory_and_quota_are_bounded() {
         ("SELECT number FROM numbers(100000)", 396),
         ("SELECT repeat('x', 10000) FROM numbers(500)", 396),
         // Small in the engine's blocks, and large as it is written.
-        ("SELECT number AS a_name_that_makes_a_row_of_text_much_longer_than_its_number_is, a_name_that_makes_a_row_of_text_much_longer_than_its_number_is AS b_name_that_makes_a_row_of_text_much_longer_than_its_number_is, * REPLACE(1 AS number) FROM numbers(1000) FORMAT Vertical", 0),
+        (
+            "SELECT number AS a_name_that_makes_a_row_of_text_much_longer_than_its_number_is, a_name_that_makes_a_row_of_text_much_longer_than_its_number_is AS b_name_that_makes_a_row_of_text_much_longer_than_its_number_is, * REPLACE(1 AS number) FROM numbers(1000) FORMAT Vertical",
+            0,
+        ),
         ("SELECT groupArray(number) FROM numbers(4900000)", 241),
         ("SELECT count() FROM numbers(6000000) WHERE number % 7 = 1", 158),
     ] {

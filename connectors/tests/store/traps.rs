@@ -47,7 +47,10 @@ async fn a_skip_index_does_not_bring_a_replaced_row_back() {
     let first = format!("fromUnixTimestamp64Nano(toInt64({RECEIVED_NS}), 'UTC')");
     let old = format!("SELECT count() FROM tick_state FINAL WHERE ingestion_timestamp = {first}");
     assert_eq!(counted(&address, &old).await, 0);
-    assert_eq!(counted(&address, &format!("SELECT count() FROM live_ticks WHERE ingestion_timestamp = {first}")).await, 0);
+    assert_eq!(
+        counted(&address, &format!("SELECT count() FROM live_ticks WHERE ingestion_timestamp = {first}")).await,
+        0
+    );
     let new = format!("SELECT count() FROM tick_state FINAL WHERE ingestion_timestamp > {first}");
     assert_eq!(counted(&address, &new).await, 4_000);
     // With the index and without the exactness that is the default, every one of them comes back.
@@ -74,5 +77,8 @@ async fn a_partition_outside_of_the_key_lets_the_dead_live_and_none_does_not() {
     assert_eq!(counted(&address, &format!("SELECT count() FROM inside FINAL {setting}")).await, 0);
     assert_eq!(counted(&address, &format!("SELECT count() FROM outside FINAL {setting}")).await, 1);
     two_ticks(&address).await;
-    assert_eq!(counted(&address, &format!("SELECT count() FROM tick_state FINAL WHERE reserves_zero = 0 {setting}")).await, 1);
+    assert_eq!(
+        counted(&address, &format!("SELECT count() FROM tick_state FINAL WHERE reserves_zero = 0 {setting}")).await,
+        1
+    );
 }

@@ -27,12 +27,18 @@ fn worked() -> Vec<Worked> {
     let mut found = Vec::new();
     let mut blocks = DOCUMENT.split("```").enumerate().filter(|(at, _)| at % 2 == 1).map(|(_, block)| block).peekable();
     while let Some(block) = blocks.next() {
-        let (Some(sql), Some(result)) = (block.strip_prefix("sql\n"), blocks.peek().and_then(|next| next.strip_prefix("text\n")))
+        let (Some(sql), Some(result)) =
+            (block.strip_prefix("sql\n"), blocks.peek().and_then(|next| next.strip_prefix("text\n")))
         else {
             continue;
         };
-        let row = |line: &str| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(ToOwned::to_owned).collect();
-        found.push(Worked { sql: sql.trim().trim_end_matches(';').to_owned(), result: result.lines().map(row).collect() });
+        let row = |line: &str| {
+            line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(ToOwned::to_owned).collect()
+        };
+        found.push(Worked {
+            sql: sql.trim().trim_end_matches(';').to_owned(),
+            result: result.lines().map(row).collect(),
+        });
     }
     found
 }
@@ -67,7 +73,8 @@ fn tool(variable: &str) -> Option<String> {
 }
 
 fn aligned(rows: &[Vec<String>]) -> String {
-    let width = |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let width =
+        |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max().unwrap_or(0);
     let line = |row: &Vec<String>| {
         let cells = row.iter().enumerate().map(|(at, cell)| format!("{cell:<width$}", width = width(at)));
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
@@ -90,7 +97,8 @@ fn compare(client: &str, found: &[Vec<Vec<String>>]) {
 
 fn curl(url: &str, database: &str, sql: &str) -> String {
     let database = format!("{url}/?database={database}");
-    let output = Command::new("curl").args(["-sS", "--fail-with-body", &database, "--data-binary", sql]).output().unwrap();
+    let output =
+        Command::new("curl").args(["-sS", "--fail-with-body", &database, "--data-binary", sql]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{sql}\n{text}{}", String::from_utf8_lossy(&output.stderr));
     text

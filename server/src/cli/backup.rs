@@ -118,7 +118,8 @@ pub(super) fn backup(args: &BackupArgs) -> Result<(), Failure> {
     }
     let manifest = made?;
     let tables = manifest.groups.iter().flat_map(|group| &group.tables);
-    let (count, rows) = tables.fold((0_u64, 0_u64), |(count, rows), table| (count + 1, rows.saturating_add(table.rows)));
+    let (count, rows) =
+        tables.fold((0_u64, 0_u64), |(count, rows), table| (count + 1, rows.saturating_add(table.rows)));
     println!("{count} tables and views, {rows} rows: {}", args.directory.display());
     Ok(())
 }

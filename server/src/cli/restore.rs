@@ -50,11 +50,15 @@ pub(super) fn restore(args: &RestoreArgs) -> Result<(), Failure> {
     let manifest = manifest.map_err(on_files(format!("{} is no whole backup", args.directory.display())))?;
     if manifest.form != FORM || manifest.schema > schema_number() {
         let (form, schema, build) = (manifest.form, manifest.schema, &manifest.build);
-        return Err(usage(format!("a backup of form {form} and schema {schema}, made by {build}: this program is older")));
+        return Err(usage(format!(
+            "a backup of form {form} and schema {schema}, made by {build}: this program is older"
+        )));
     }
     if manifest.database != config.store.database {
         let (its, ours) = (&manifest.database, &config.store.database);
-        return Err(usage(format!("the backup is of database {its}, and store.database is {ours}: they must be the same")));
+        return Err(usage(format!(
+            "the backup is of database {its}, and store.database is {ours}: they must be the same"
+        )));
     }
     let aside = aside(&config.data_dir);
     let made = make(&config, &manifest, &from, &aside, args.epochs.as_deref());
@@ -79,13 +83,7 @@ fn aside(data_dir: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn make(
-    config: &Config,
-    manifest: &Manifest,
-    from: &Path,
-    aside: &Path,
-    newer: Option<&Path>,
-) -> Result<u64, Failure> {
+fn make(config: &Config, manifest: &Manifest, from: &Path, aside: &Path, newer: Option<&Path>) -> Result<u64, Failure> {
     fs::create_dir_all(aside).map_err(on_files(aside.display().to_string()))?;
     let journal = newer.map_or_else(|| from.join(epochs::FILE), Path::to_path_buf);
     if newer.is_some() || journal.exists() {

@@ -72,7 +72,8 @@ fn parameter(text: &str) -> Result<(String, String), String> {
 
 /// Whether a format's bytes are no text.
 fn is_binary(format: &str) -> bool {
-    let starts = ["Parquet", "Arrow", "ORC", "Avro", "Native", "RowBinary", "MsgPack", "Npy", "BSON", "Protobuf", "CapnProto"];
+    let starts =
+        ["Parquet", "Arrow", "ORC", "Avro", "Native", "RowBinary", "MsgPack", "Npy", "BSON", "Protobuf", "CapnProto"];
     starts.iter().any(|start| format.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start)))
 }
 
@@ -102,7 +103,8 @@ fn query(args: &SqlArgs) -> Result<String, Failure> {
         (None, Some(query)) if query != "-" => return Ok(query.to_owned()),
         (Some(path), _) => {
             let opened = File::open(path);
-            let unread = |error| Failure::new(Exit::Input, anyhow::Error::new(error).context(path.display().to_string()));
+            let unread =
+                |error| Failure::new(Exit::Input, anyhow::Error::new(error).context(path.display().to_string()));
             (Box::new(opened.map_err(unread)?), path.display().to_string())
         }
         (None, _) => (Box::new(io::stdin()), "standard input".to_owned()),

@@ -125,12 +125,7 @@ impl Analysts {
         let texts = [("analysts.user", self.user.len(), 1), ("analysts.password", self.password.reveal().len(), 0)];
         for (field, bytes, least) in texts {
             let limit = format_args!("{least} to {TEXT_BYTES_MAX} bytes");
-            problems.unless(
-                (least..=TEXT_BYTES_MAX).contains(&bytes),
-                field,
-                &format_args!("({bytes} bytes)"),
-                &limit,
-            );
+            problems.unless((least..=TEXT_BYTES_MAX).contains(&bytes), field, &format_args!("({bytes} bytes)"), &limit);
         }
         problems.range("analysts.statements", self.statements, 1..=16);
         problems.range("analysts.waiting", self.waiting, 0..=1_000);
@@ -164,9 +159,14 @@ mod tests {
 
     #[test]
     fn only_this_machine_is_listened_to() {
-        for (host, right) in
-            [("127.0.0.1", true), ("::1", true), ("localhost", true), ("0.0.0.0", false), ("10.0.0.1", false), ("", false)]
-        {
+        for (host, right) in [
+            ("127.0.0.1", true),
+            ("::1", true),
+            ("localhost", true),
+            ("0.0.0.0", false),
+            ("10.0.0.1", false),
+            ("", false),
+        ] {
             let mut problems = Problems::default();
             Analysts { host: host.to_owned(), ..Analysts::default() }.check(&mut problems);
             assert_eq!(problems.into_result().is_ok(), right, "{host}");

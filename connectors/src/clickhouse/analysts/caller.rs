@@ -43,7 +43,9 @@ pub(super) fn check(options: &AnalystOptions, uri: &Uri, headers: &HeaderMap) ->
 /// A host without its port.
 fn host_name(host: &str) -> &str {
     match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && (!name.contains(':') || name.ends_with(']')) => {
+        Some((name, port))
+            if port.bytes().all(|byte| byte.is_ascii_digit()) && (!name.contains(':') || name.ends_with(']')) =>
+        {
             name
         }
         _ => host,

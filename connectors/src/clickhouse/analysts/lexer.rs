@@ -132,7 +132,8 @@ fn is_number(word: &str) -> bool {
 fn comment(rest: &str) -> Result<usize, LexError> {
     let body = rest.get(2..).ok_or(LexError::Open)?;
     let end = body.find("*/").ok_or(LexError::Open)?;
-    if body.get(..end).is_some_and(|body| body.contains("/*")) || body.get(..=end).is_some_and(|body| body.ends_with("/*"))
+    if body.get(..end).is_some_and(|body| body.contains("/*"))
+        || body.get(..=end).is_some_and(|body| body.ends_with("/*"))
     {
         return Err(LexError::Nested);
     }
@@ -173,7 +174,8 @@ mod tests {
 
     #[test]
     fn plain_spellings_are_read() {
-        let sql = "SELECT `a b`, \"c\", 'it''s \\' x', $$ file( $$, $m$ $$ $m$, 1.5e-3, 0xFf, 1_000 -- file(\n/* file( */;";
+        let sql =
+            "SELECT `a b`, \"c\", 'it''s \\' x', $$ file( $$, $m$ $$ $m$, 1.5e-3, 0xFf, 1_000 -- file(\n/* file( */;";
         let found = tokens(sql.as_bytes()).unwrap();
         let signs = |sign: u8| found.iter().filter(|token| **token == Token::Sign(sign)).count();
         assert_eq!((signs(b','), signs(b';'), signs(b'('), signs(b'-')), (7, 1, 0, 1));

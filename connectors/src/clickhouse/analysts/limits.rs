@@ -119,7 +119,9 @@ mod tests {
         let made = of("output_format_json_quote_64bit_integers", "1").unwrap();
         assert_eq!(made.last().unwrap(), &("readonly".to_owned(), "1".to_owned()));
         assert!(of("readonly", "1").is_ok() && of("readonly", "2").is_ok());
-        for name in ["readonly", "allow_ddl", "format_schema", "format_template_row", "max_query_size", "path", "async_insert"] {
+        for name in
+            ["readonly", "allow_ddl", "format_schema", "format_template_row", "max_query_size", "path", "async_insert"]
+        {
             assert_eq!(of(name, "0"), Err(SettingError::Fixed(name.into())));
         }
     }

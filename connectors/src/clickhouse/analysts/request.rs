@@ -44,7 +44,9 @@ const WITHOUT_EFFECT: [&str; 15] = [
 /// Why a request is not passed to the engine.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RequestError {
-    #[error("Code: 241. DB::Exception: A statement of more than {BODY_BYTES_MAX} bytes is not taken here. (MEMORY_LIMIT_EXCEEDED)")]
+    #[error(
+        "Code: 241. DB::Exception: A statement of more than {BODY_BYTES_MAX} bytes is not taken here. (MEMORY_LIMIT_EXCEEDED)"
+    )]
     TooLarge,
     #[error("Code: 202. DB::Exception: Too many statements are arriving; try again. (TOO_MANY_SIMULTANEOUS_QUERIES)")]
     Busy,

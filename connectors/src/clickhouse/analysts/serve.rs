@@ -107,7 +107,9 @@ async fn answered(service: Service, request: Request<Incoming>) -> Result<Respon
         }
         Ok(Ok(Err(refused))) => Err(refused),
         Ok(Err(error)) => Ok(exception(&error.to_string())),
-        Err(error) => Ok(exception(&format!("Code: 1001. DB::Exception: The statement failed: {error}. (STD_EXCEPTION)"))),
+        Err(error) => {
+            Ok(exception(&format!("Code: 1001. DB::Exception: The statement failed: {error}. (STD_EXCEPTION)")))
+        }
     }
 }
 

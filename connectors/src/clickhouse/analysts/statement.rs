@@ -17,7 +17,9 @@ pub(super) enum Refused {
         "Code: 164. DB::Exception: {0} is not taken here: this listener reads (SELECT, WITH, FROM, SHOW, DESCRIBE, EXPLAIN, EXISTS). (READONLY)"
     )]
     Writes(Box<str>),
-    #[error("Code: 497. DB::Exception: {0} is not available to analysts: it reaches beyond the tables. (ACCESS_DENIED)")]
+    #[error(
+        "Code: 497. DB::Exception: {0} is not available to analysts: it reaches beyond the tables. (ACCESS_DENIED)"
+    )]
     Beyond(Box<str>),
 }
 
@@ -208,7 +210,8 @@ pub(super) fn judge(sql: &[u8]) -> Result<Reading<'_>, Refused> {
         if WORDS.binary_search(&lower.as_str()).is_ok() || called && is_source(&lower) {
             return Err(Refused::Beyond((*name).into()));
         }
-        let parallel = lower == "parallel" && matches!(next, Some(Token::Word(with)) if with.eq_ignore_ascii_case("with"));
+        let parallel =
+            lower == "parallel" && matches!(next, Some(Token::Word(with)) if with.eq_ignore_ascii_case("with"));
         if parallel && matches!(token, Token::Word(_)) {
             return Err(Refused::Several);
         }
