@@ -220,7 +220,7 @@ ENGINE = ReplacingMergeTree
 ORDER BY (asset_0, asset_1, venue, trade_id)
 SETTINGS non_replicated_deduplication_window = 10000, min_age_to_force_merge_seconds = 600;
 
--- One-minute candles by the venue's clock, in the venue's trade order.
+-- One-minute candles by the venue's clock, in the venue's trade order; of prices that are numbers of steps.
 CREATE VIEW IF NOT EXISTS candles AS
 SELECT
     asset_0,
@@ -234,7 +234,231 @@ SELECT
     sum(quantity) AS volume,
     count() AS trade_count
 FROM trades FINAL
+WHERE price_exponent >= -38
 GROUP BY asset_0, asset_1, venue, minute;
+
+-- Every tick that lives, right by construction: the newest row of each key, and only if it is none of a dead tick. A tick
+-- that changed last before its instrument's last whole book is dead, whatever its row says.
+CREATE VIEW IF NOT EXISTS live_ticks AS
+SELECT
+    venue, symbol, asset_0, asset_1, if(asset_in = asset_0, 'ask', 'bid') AS side, tick_index, fee, tranche_key,
+    reserves, price_exponent, quantity_exponent, price, quantity,
+    version, toUInt64(bitShiftRight(version, 64)) AS epoch, toUInt64(bitAnd(version, 18446744073709551615)) AS seq,
+    updated_at, ingestion_timestamp
+FROM
+(
+    SELECT
+        venue, symbol, asset_0, asset_1, asset_in, tick_index, fee, tranche_key, reserves, price_exponent,
+        quantity_exponent, price, quantity, version, updated_at, ingestion_timestamp
+    FROM tick_state FINAL
+    WHERE reserves_zero = 0
+) AS ticks
+LEFT JOIN
+(
+    SELECT venue, symbol, asset_0, asset_1, max(version) AS book_version
+    FROM book_snapshots
+    GROUP BY venue, symbol, asset_0, asset_1
+) AS books USING (venue, symbol, asset_0, asset_1)
+WHERE version >= ifNull(book_version, 0);
+
+-- The levels of every side, the best one first: the ticks at one price are one level. Sums run from the best level. A sum of
+-- notional is NULL where a price is no number of steps, and so is any that is not exact in 38 decimals.
+CREATE VIEW IF NOT EXISTS book_depth AS
+SELECT
+    venue, symbol, asset_0, asset_1, side, level, tick_index, price, ticks,
+    toDecimal256OrNull(concat(toString(reserves), 'e', toString(quantity_exponent)), 38) AS quantity,
+    toDecimal256OrNull(concat(toString(reserves_to_here), 'e', toString(quantity_exponent)), 38) AS quantity_to_here,
+    if(price_exponent < -38 OR price_exponent + quantity_exponent < -38, NULL,
+        toDecimal256OrNull(concat(toString(value), 'e', toString(price_exponent + quantity_exponent)), 38)) AS notional,
+    if(price_exponent < -38 OR price_exponent + quantity_exponent < -38, NULL,
+        toDecimal256OrNull(concat(toString(value_to_here), 'e', toString(price_exponent + quantity_exponent)), 38))
+        AS notional_to_here,
+    reserves, reserves_to_here, price_exponent, quantity_exponent, version
+FROM
+(
+    SELECT
+        *,
+        row_number() OVER (PARTITION BY venue, symbol, asset_0, asset_1, side ORDER BY distance
+            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS level,
+        sum(reserves) OVER (PARTITION BY venue, symbol, asset_0, asset_1, side ORDER BY distance
+            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS reserves_to_here,
+        sum(value) OVER (PARTITION BY venue, symbol, asset_0, asset_1, side ORDER BY distance
+            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS value_to_here
+    FROM
+    (
+        SELECT
+            venue, symbol, asset_0, asset_1, side, tick_index, price_exponent, quantity_exponent,
+            if(side = 'ask', toInt128(tick_index), -toInt128(tick_index)) AS distance,
+            any(price) AS price,
+            count() AS ticks,
+            sum(live_ticks.reserves) AS reserves,
+            toInt256(tick_index) * toInt256(sum(live_ticks.reserves)) AS value,
+            max(live_ticks.version) AS version
+        FROM live_ticks
+        GROUP BY venue, symbol, asset_0, asset_1, side, tick_index, price_exponent, quantity_exponent
+    ) AS levels
+) AS sums;
+
+-- The books of a pair as they were known at a time, of what had arrived by then:
+-- `book_as_of(asset_0 = 'BTC', asset_1 = 'USDT', at = '2026-01-31 12:00:00')`.
+CREATE VIEW IF NOT EXISTS book_as_of AS
+SELECT
+    venue, symbol, asset_0, asset_1, if(asset_in = asset_0, 'ask', 'bid') AS side, tick_index, fee, tranche_key,
+    reserves, price_exponent, quantity_exponent,
+    if(price_exponent < -38, NULL, toDecimal256OrNull(concat(toString(tick_index), 'e', toString(price_exponent)), 38)) AS price,
+    toDecimal256OrNull(concat(toString(reserves), 'e', toString(quantity_exponent)), 38) AS quantity,
+    version, toUInt64(bitShiftRight(version, 64)) AS epoch, toUInt64(bitAnd(version, 18446744073709551615)) AS seq,
+    updated_at, ingestion_timestamp
+FROM
+(
+    SELECT
+        venue, symbol, asset_0, asset_1, asset_in, tick_index, fee, tranche_key,
+        last.1 AS version, last.3 AS ingestion_timestamp, last.4 AS reserves, last.5 AS price_exponent,
+        last.6 AS quantity_exponent, last.7 AS updated_at,
+        max(whole_version) OVER (PARTITION BY venue, symbol) AS book_version
+    FROM
+    (
+        SELECT
+            venue, symbol, asset_0, asset_1, asset_in, tick_index, fee, tranche_key,
+            max((version, whole, ingestion_timestamp, reserves, price_exponent, quantity_exponent, updated_at)) AS last,
+            maxIf(version, whole = 1) AS whole_version
+        FROM tick_updates
+        WHERE asset_0 = {asset_0:String} AND asset_1 = {asset_1:String}
+            AND ingestion_timestamp <= {at:DateTime64(9, 'UTC')}
+        GROUP BY venue, symbol, asset_0, asset_1, asset_in, tick_index, fee, tranche_key
+    ) AS ticks
+) AS books
+WHERE reserves > 0 AND version >= ifNull(book_version, 0);
+
+-- The book of an instrument at a version: `book_at_version(venue = 'binance_spot', symbol = 'BTCUSDT', version = '…')`, a
+-- number or its text.
+CREATE VIEW IF NOT EXISTS book_at_version AS
+SELECT
+    venue, symbol, asset_0, asset_1, if(asset_in = asset_0, 'ask', 'bid') AS side, tick_index, fee, tranche_key,
+    reserves, price_exponent, quantity_exponent,
+    if(price_exponent < -38, NULL, toDecimal256OrNull(concat(toString(tick_index), 'e', toString(price_exponent)), 38)) AS price,
+    toDecimal256OrNull(concat(toString(reserves), 'e', toString(quantity_exponent)), 38) AS quantity,
+    version, toUInt64(bitShiftRight(version, 64)) AS epoch, toUInt64(bitAnd(version, 18446744073709551615)) AS seq,
+    updated_at, ingestion_timestamp
+FROM
+(
+    SELECT
+        venue, symbol, asset_0, asset_1, asset_in, tick_index, fee, tranche_key,
+        last.1 AS version, last.3 AS ingestion_timestamp, last.4 AS reserves, last.5 AS price_exponent,
+        last.6 AS quantity_exponent, last.7 AS updated_at,
+        max(whole_version) OVER (PARTITION BY venue, symbol) AS book_version
+    FROM
+    (
+        SELECT
+            venue, symbol, asset_0, asset_1, asset_in, tick_index, fee, tranche_key,
+            max((version, whole, ingestion_timestamp, reserves, price_exponent, quantity_exponent, updated_at)) AS last,
+            maxIf(version, whole = 1) AS whole_version
+        FROM tick_updates
+        WHERE (asset_0, asset_1) IN
+            (
+                SELECT asset_0, asset_1 FROM instrument_version
+                WHERE venue = {venue:String} AND symbol = {symbol:String}
+            )
+            AND venue = {venue:String} AND symbol = {symbol:String} AND version <= {version:UInt128}
+        GROUP BY venue, symbol, asset_0, asset_1, asset_in, tick_index, fee, tranche_key
+    ) AS ticks
+) AS books
+WHERE reserves > 0 AND version >= ifNull(book_version, 0);
+
+-- The version of every instrument of a pair in the last cut that had closed at a time, of the cuts in which something
+-- changed: `version_shown_at(asset_0 = …, asset_1 = …, at = …)`.
+CREATE VIEW IF NOT EXISTS version_shown_at AS
+SELECT
+    venue, symbol, asset_0, asset_1, last.1 AS version, toUInt64(bitShiftRight(version, 64)) AS epoch,
+    toUInt64(bitAnd(version, 18446744073709551615)) AS seq, last.2 AS shown_at
+FROM
+(
+    SELECT venue, symbol, asset_0, asset_1, max((version, shown_at)) AS last
+    FROM tick_updates
+    WHERE asset_0 = {asset_0:String} AND asset_1 = {asset_1:String}
+        AND shown_at > toDateTime64(0, 9, 'UTC') AND shown_at <= {at:DateTime64(9, 'UTC')}
+    GROUP BY venue, symbol, asset_0, asset_1
+) AS shown;
+
+-- The books of a pair at those versions: what a terminal on this server saw at a time, to within its frame
+-- (docs/ANALYSTS.md).
+CREATE VIEW IF NOT EXISTS book_shown_at AS
+SELECT
+    venue, symbol, asset_0, asset_1, if(asset_in = asset_0, 'ask', 'bid') AS side, tick_index, fee, tranche_key,
+    reserves, price_exponent, quantity_exponent,
+    if(price_exponent < -38, NULL, toDecimal256OrNull(concat(toString(tick_index), 'e', toString(price_exponent)), 38)) AS price,
+    toDecimal256OrNull(concat(toString(reserves), 'e', toString(quantity_exponent)), 38) AS quantity,
+    version, toUInt64(bitShiftRight(version, 64)) AS epoch, toUInt64(bitAnd(version, 18446744073709551615)) AS seq,
+    updated_at, ingestion_timestamp
+FROM
+(
+    SELECT
+        venue, symbol, asset_0, asset_1, asset_in, tick_index, fee, tranche_key,
+        last.1 AS version, last.3 AS ingestion_timestamp, last.4 AS reserves, last.5 AS price_exponent,
+        last.6 AS quantity_exponent, last.7 AS updated_at,
+        max(whole_version) OVER (PARTITION BY venue, symbol) AS book_version
+    FROM
+    (
+        SELECT
+            venue, symbol, asset_0, asset_1, asset_in, tick_index, fee, tranche_key,
+            max((version, whole, ingestion_timestamp, reserves, price_exponent, quantity_exponent, updated_at)) AS last,
+            maxIf(version, whole = 1) AS whole_version
+        FROM tick_updates
+        INNER JOIN
+        (
+            SELECT venue, symbol, max(version) AS shown_version
+            FROM tick_updates
+            WHERE asset_0 = {asset_0:String} AND asset_1 = {asset_1:String}
+                AND shown_at > toDateTime64(0, 9, 'UTC') AND shown_at <= {at:DateTime64(9, 'UTC')}
+            GROUP BY venue, symbol
+        ) AS shown USING (venue, symbol)
+        WHERE asset_0 = {asset_0:String} AND asset_1 = {asset_1:String} AND version <= shown_version
+        GROUP BY venue, symbol, asset_0, asset_1, asset_in, tick_index, fee, tranche_key
+    ) AS ticks
+) AS books
+WHERE reserves > 0 AND version >= ifNull(book_version, 0);
+
+-- Ticks with a row that arrived at a time or later, each with its present state, dead ones included (`reserves_zero` = 1):
+-- `state_changes(since = …)`. A late row of an older version names its tick, and shows the newer state all the same. Dead
+-- ticks are told for six hours.
+CREATE VIEW IF NOT EXISTS state_changes AS
+SELECT
+    venue, symbol, asset_0, asset_1, if(asset_in = asset_0, 'ask', 'bid') AS side, tick_index, fee, tranche_key,
+    last.2 AS reserves, last.3 AS reserves_zero, last.4 AS price_exponent, last.5 AS quantity_exponent,
+    if(price_exponent < -38, NULL, toDecimal256OrNull(concat(toString(tick_index), 'e', toString(price_exponent)), 38)) AS price,
+    toDecimal256OrNull(concat(toString(reserves), 'e', toString(quantity_exponent)), 38) AS quantity,
+    last.1 AS version, toUInt64(bitShiftRight(version, 64)) AS epoch,
+    toUInt64(bitAnd(version, 18446744073709551615)) AS seq, last.6 AS updated_at, last.7 AS ingestion_timestamp
+FROM
+(
+    SELECT
+        venue, symbol, asset_0, asset_1, asset_in, tick_index, fee, tranche_key,
+        argMax((tick_state.version, reserves, reserves_zero, price_exponent, quantity_exponent, updated_at, ingestion_timestamp),
+            tick_state.version) AS last
+    FROM tick_state
+    WHERE (asset_0, asset_1, venue, asset_in, tick_index, fee, tranche_key) IN
+    (
+        SELECT asset_0, asset_1, venue, asset_in, tick_index, fee, tranche_key
+        FROM tick_state
+        WHERE ingestion_timestamp >= {since:DateTime64(9, 'UTC')}
+    )
+    GROUP BY venue, symbol, asset_0, asset_1, asset_in, tick_index, fee, tranche_key
+) AS changed;
+
+-- Candles of any length of one pair, like `candles`: `candles_of(asset_0 = …, asset_1 = …, seconds = 300)`.
+CREATE VIEW IF NOT EXISTS candles_of AS
+SELECT
+    asset_0, asset_1, venue,
+    toStartOfInterval(toDateTime(traded_at, 'UTC'), toIntervalSecond({seconds:UInt32})) AS begins,
+    argMin(price, (trade_order, trade_id)) AS open,
+    max(price) AS high,
+    min(price) AS low,
+    argMax(price, (trade_order, trade_id)) AS close,
+    sum(quantity) AS volume,
+    count() AS trade_count
+FROM trades FINAL
+WHERE asset_0 = {asset_0:String} AND asset_1 = {asset_1:String} AND price_exponent >= -38
+GROUP BY asset_0, asset_1, venue, begins;
 
 -- Blocks of epochs that were reserved, by every host that writes here. The first insert of a block wins: later ones carry
 -- the same deduplication token.

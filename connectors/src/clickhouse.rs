@@ -4,6 +4,8 @@
 //! Never: a decision about order, which is the guard's; a second way to reach an engine beside its HTTP interface.
 
 pub mod address;
+pub mod analysts;
+pub mod backup;
 pub mod batch_log;
 pub mod child;
 pub mod engine;
@@ -22,13 +24,17 @@ pub mod upkeep;
 pub mod writer;
 
 pub use address::StoreAddress;
+pub use analysts::{AnalystLimits, AnalystOptions};
 pub use batch_log::{BatchLog, BatchLogError};
-pub use child::{ChildArgs, ChildOptions, EngineChild, running_url, serve_child, start_child};
+pub use child::{
+    ChildArgs, ChildOptions, EngineChild, backups_directory, running_analysts_url, running_url, serve_child,
+    start_child,
+};
 pub use engine::EngineError;
 pub use epoch_blocks::{EpochBlock, EpochBlocks, EpochBlocksError};
 pub use fetch::{FetchError, locate};
 pub use heal::{HealError, Healed, heal};
-pub use in_process::{InProcess, serve_in_process};
+pub use in_process::{InProcess, serve_in_process, serve_in_process_with};
 pub use read::{ReadError, StoredTick, StoredVersion, book, instrument_versions};
 pub use restore::{BatchCursor, Kept, RestoreBatches, RestoreError, RestoredInstrument, RestoredState, restore};
 pub use rows::{RawEvent, StoredKey};

@@ -5,6 +5,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+#[path = "store/analysts.rs"]
+mod analysts;
 #[path = "store/batch_log.rs"]
 mod batch_log;
 #[path = "store/batch_records.rs"]
@@ -17,6 +19,8 @@ mod blocks;
 mod child;
 #[path = "store/engine.rs"]
 mod engine;
+#[path = "store/listener.rs"]
+mod listener;
 #[path = "store/raw.rs"]
 mod raw;
 #[path = "store/restore.rs"]
@@ -29,6 +33,10 @@ mod state;
 mod sweep;
 #[path = "store/tables.rs"]
 mod tables;
+#[path = "store/traps.rs"]
+mod traps;
+#[path = "store/worked.rs"]
+mod worked;
 
 use connectors::clickhouse::{
     self, InProcess, SinkInput, SinkOptions, SinkView, StoreAddress, StoreWriter, WriterOptions,
@@ -80,6 +88,12 @@ static ENGINE: Mutex<(usize, Option<InProcess>)> = Mutex::new((0, None));
 struct InUse;
 
 impl InUse {
+    /// Address of the analysts' listener.
+    fn analysts_url(&self) -> String {
+        let engine = ENGINE.lock().unwrap_or_else(PoisonError::into_inner);
+        engine.1.as_ref().unwrap().analysts_url().to_owned()
+    }
+
     fn take() -> (Self, String) {
         let mut engine = ENGINE.lock().unwrap_or_else(PoisonError::into_inner);
         let start = || {

@@ -92,6 +92,19 @@ impl Bumps {
     }
 }
 
+/// Makes the journal of a restored data directory: each instrument, by `venue/symbol`, was shown in `epoch` for all that
+/// anybody knows, so that its stream opens one above it.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_anew(data_dir: &Path, instruments: impl Iterator<Item = Box<str>>, epoch: u64) -> io::Result<()> {
+    let mut file = File::create(data_dir.join(FILE))?;
+    for instrument in instruments {
+        write(&mut file, &instrument, epoch)?;
+    }
+    file.sync_all()
+}
+
 fn write(file: &mut File, instrument: &str, epoch: u64) -> io::Result<()> {
     let mut line = serde_json::to_vec(&Line { instrument: instrument.into(), epoch })?;
     line.push(b'\n');

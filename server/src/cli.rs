@@ -2,6 +2,7 @@
 //!
 //! Never: work of its own; each command is a module.
 
+mod backup;
 mod dex_sim;
 mod dlq;
 mod engine;
@@ -9,6 +10,7 @@ mod gaps;
 mod publish;
 mod pubsub_emulator;
 mod replay;
+mod restore;
 mod run;
 mod settings;
 mod sql;
@@ -67,8 +69,12 @@ enum Command {
     DexSim(dex_sim::DexSimArgs),
     /// Show live ladders in this text terminal.
     Watch(watch::WatchArgs),
-    /// Ask the store.
+    /// Ask the store; by way of the listener that only reads, unless told otherwise.
     Sql(sql::SqlArgs),
+    /// Write a copy of store and journals to a directory, beside a running server or without one.
+    Backup(backup::BackupArgs),
+    /// Make a new data directory of such a copy.
+    Restore(restore::RestoreArgs),
     /// Tell which event gave a tick its present value, and what it was before.
     Why(why::WhyArgs),
     /// See the batches that could not be taken, and have them tried again.
@@ -132,6 +138,8 @@ pub fn main() -> ExitCode {
         Command::DexSim(args) => dex_sim::dex_sim(&args),
         Command::Watch(args) => watch::watch(&args),
         Command::Sql(args) => sql::sql(&args),
+        Command::Backup(args) => backup::backup(&args),
+        Command::Restore(args) => restore::restore(&args),
         Command::Why(args) => why::why(&args),
         Command::Dlq(args) => dlq::dlq(&args),
         Command::Gaps(args) => gaps::gaps(&args),

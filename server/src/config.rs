@@ -5,6 +5,7 @@
 //!
 //! Never: an unknown key passed over, a setting without a limit, a password in print.
 
+mod analysts;
 mod error;
 mod http;
 mod layers;
@@ -23,6 +24,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
+pub use analysts::Analysts;
 pub use error::{ConfigError, ConfigProblem};
 pub use http::Http;
 pub use live::{Live, live_text};
@@ -69,6 +71,8 @@ pub struct Config {
     pub store: Store,
     /// How long the store keeps what.
     pub retention: Retention,
+    /// Its listener for analysts.
+    pub analysts: Analysts,
     /// The process's own log.
     pub log: Log,
     /// Standing views; at most 32.
@@ -93,6 +97,7 @@ impl Default for Config {
             pubsub: PubSub::default(),
             store: Store::default(),
             retention: Retention::default(),
+            analysts: Analysts::default(),
             log: Log::default(),
             view: Vec::new(),
             instrument: Vec::new(),
@@ -147,6 +152,7 @@ impl Config {
         self.pubsub.check(batches, self.store.enabled, &mut problems);
         self.store.check(&mut problems);
         self.retention.check(&mut problems);
+        self.analysts.check(&mut problems);
         self.log.check(&mut problems);
         view::check_views(&self.view, &mut problems);
         source::check_instruments(&self.instrument, &mut problems);

@@ -28,6 +28,9 @@ use std::{
 /// Epochs of one block: a stream that restarts every second uses that many in twelve days.
 pub const BLOCK: u64 = 1 << 20;
 
+/// The journal's file in a data directory.
+pub const FILE: &str = "epochs.jsonl";
+
 /// Where the first block of all begins.
 pub const FIRST_BLOCK: u64 = 1;
 
@@ -102,6 +105,15 @@ impl EpochJournal {
     /// [`EpochError`]. A last line that a crash cut short is no error: its block was never used.
     pub fn open(data_dir: &Path) -> Result<Self, EpochError> {
         Ok(Self { file: JournalFile::open(data_dir)?, shared: None })
+    }
+
+    /// The last epoch of the last block that is noted; nothing in an empty journal.
+    ///
+    /// # Errors
+    /// [`EpochError`].
+    pub fn last_epoch(&self) -> Result<Option<u64>, EpochError> {
+        let first = self.file.read()?.into_iter().map(|record| record.first).max();
+        Ok(first.map(|first| first.saturating_add(BLOCK - 1)))
     }
 
     /// The same journal, shared with all hosts that write to a store.

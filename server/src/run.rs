@@ -4,6 +4,7 @@
 //!
 //! Never: a source started before what it feeds is up; a part left running when another has failed.
 
+mod analysts;
 mod batches;
 mod origin;
 
@@ -194,6 +195,7 @@ pub async fn run(
     let mut store = None;
     if config.store.enabled {
         store = Some(Store::open(config, Sharing::Own).await?);
+        analysts::tell(config);
     }
     let checkpoints = Arc::new(CheckpointView::default());
     let (bumps, bumped) = Bumps::open(&config.data_dir, Arc::clone(&directory)).map_err(RunError::DataDirectory)?;

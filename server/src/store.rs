@@ -18,7 +18,11 @@ use connectors::clickhouse::{
 };
 use foldhash::{HashMap, HashMapExt};
 use market::{Directory, Venue};
-use std::{ffi::OsString, path::PathBuf, sync::Arc};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 use tokio::{sync::mpsc, task::JoinHandle};
 
 /// The hidden subcommand that serves the embedded engine.
@@ -97,6 +101,18 @@ impl Store {
     /// # Errors
     /// [`StoreError`].
     pub async fn connect(config: &Config, sharing: Sharing) -> Result<Self, StoreError> {
+        Self::connect_with_backups(config, sharing, None).await
+    }
+
+    /// The same, with an embedded engine that may read backups at a place outside of its data directory.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn connect_with_backups(
+        config: &Config,
+        sharing: Sharing,
+        backups: Option<&Path>,
+    ) -> Result<Self, StoreError> {
         let settings = &config.store;
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let mut address = StoreAddress {
@@ -118,6 +134,8 @@ impl Store {
             port: 0,
             library: (!library.as_os_str().is_empty()).then(|| PathBuf::from(library)),
             options: vec![format!("--max_server_memory_usage={}", settings.engine_memory_bytes)],
+            backups: backups.map(Path::to_path_buf),
+            analysts: config.analysts.options(settings),
         };
         let prefix = [OsString::from(ENGINE_COMMAND)];
         let child = child::start_child(&program, &prefix, &config.data_dir, options).await?;

@@ -25,9 +25,11 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Result<()> {
-    tools::install(&[tools::NODE, tools::NPM, tools::ZSTD, tools::PYTHON])?;
+    tools::install(&[tools::NODE, tools::NPM, tools::ZSTD, tools::PYTHON, tools::CURL])?;
     let nextest = tools::cargo_tool(workspace, &tools::NEXTEST)?;
     let corpus = corpus(workspace.root());
+    let clients = tools::analyst_clients(workspace)?;
+    let surroundings = Surroundings { workspace, corpus: corpus.as_deref(), clients: &clients, full: arguments.full };
     let mut stages = Stages::new();
     // The same targets and features as the tests have, so that nothing is built twice.
     let build = ["build", "--locked", "--workspace", "--bins", "--tests"];
@@ -39,12 +41,12 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Result<()> {
             if env::var_os("CI").is_some_and(|value| !value.is_empty()) {
                 command.args(["--profile", "ci"]);
             }
-            process::run(surroundings(&mut command, workspace, corpus.as_deref(), arguments.full).args(&arguments.rest))
+            process::run(surroundings.of(&mut command).args(&arguments.rest))
         });
         if text::has_doc_tests(workspace.root())? {
             stages.run("doc tests", || {
                 let mut command = workspace.cargo(&["test", "--locked", "--workspace", "--doc"]);
-                process::run(surroundings(&mut command, workspace, corpus.as_deref(), arguments.full))
+                process::run(surroundings.of(&mut command))
             });
         }
     }
@@ -64,20 +66,26 @@ fn fetch_engine(workspace: &Workspace) -> Result<()> {
     process::run(command.arg("engine-fetch").current_dir(workspace.root()))
 }
 
-fn surroundings<'a>(
-    command: &'a mut Command,
-    workspace: &Workspace,
-    corpus: Option<&Path>,
+/// What tests find by their environment.
+struct Surroundings<'a> {
+    workspace: &'a Workspace,
+    corpus: Option<&'a Path>,
+    clients: &'a tools::AnalystClients,
     full: bool,
-) -> &'a mut Command {
-    command.env("SPRAG_BIN", workspace.sprag("debug"));
-    if let Some(corpus) = corpus {
-        command.env("SPRAG_CORPUS", corpus);
+}
+
+impl Surroundings<'_> {
+    fn of<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.env("SPRAG_BIN", self.workspace.sprag("debug"));
+        command.env("SPRAG_ANALYST_PYTHON", &self.clients.python).env("SPRAG_ANALYST_NODE", &self.clients.node);
+        if let Some(corpus) = self.corpus {
+            command.env("SPRAG_CORPUS", corpus);
+        }
+        if self.full {
+            command.env("SPRAG_FULL", "1");
+        }
+        command
     }
-    if full {
-        command.env("SPRAG_FULL", "1");
-    }
-    command
 }
 
 fn corpus(root: &Path) -> Option<PathBuf> {

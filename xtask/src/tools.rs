@@ -5,8 +5,9 @@
 use crate::{process, workspace::Workspace};
 use anyhow::{Context, Result, bail};
 use std::{
+    fs,
     io::{IsTerminal, stdin},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
 };
 
@@ -24,6 +25,14 @@ pub(crate) const NPM: Program = Program { name: "npm", package: "npm" };
 pub(crate) const ZSTD: Program = Program { name: "zstd", package: "zstd" };
 /// Runs helpers of the tests.
 pub(crate) const PYTHON: Program = Program { name: "python3", package: "python3" };
+
+/// Asks the store as analysts do.
+pub(crate) const CURL: Program = Program { name: "curl", package: "curl" };
+
+/// What analysts write their programs with in Python, and the version that is tested.
+const PYTHON_CLIENT: &str = "clickhouse-connect==1.12.0";
+/// The same in JavaScript.
+const NODE_CLIENT: &str = "@clickhouse/client@1.23.1";
 
 /// A cargo tool and the version that is installed where none is found.
 pub(crate) struct CargoTool {
@@ -75,6 +84,63 @@ fn apt_get(prefix: &[&str], arguments: &[&str]) -> Result<()> {
     let mut parts = line.into_iter();
     let program = parts.next().context("an empty command")?;
     process::run(Command::new(program).args(parts))
+}
+
+/// The clients that analysts use, in places of their own under the target directory.
+pub(crate) struct AnalystClients {
+    /// A Python that has its client.
+    pub(crate) python: PathBuf,
+    /// A directory whose `node_modules` has the client.
+    pub(crate) node: PathBuf,
+}
+
+/// Installs the clients where they are missing, or of another version; from the ordinary registries.
+pub(crate) fn analyst_clients(workspace: &Workspace) -> Result<AnalystClients> {
+    let root = workspace.target().join("tools").join("analysts");
+    let (environment, node) = (root.join("python"), root.join("node"));
+    let python = environment.join("bin").join("python");
+    if !is_installed(&environment, PYTHON_CLIENT) {
+        install_venv()?;
+        process::run(Command::new(PYTHON.name).args(["-m", "venv", "--clear"]).arg(&environment))?;
+        let mut pip = Command::new(&python);
+        process::run(pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", PYTHON_CLIENT]))?;
+        mark_installed(&environment, PYTHON_CLIENT)?;
+    }
+    if !is_installed(&node, NODE_CLIENT) {
+        fs::create_dir_all(&node).context("a directory for JavaScript packages")?;
+        fs::write(node.join("package.json"), "{\"private\": true}\n").context("a JavaScript package")?;
+        let mut npm = Command::new(NPM.name);
+        npm.args(["install", "--no-audit", "--no-fund", "--silent", "--save-exact", NODE_CLIENT]).current_dir(&node);
+        process::run(&mut npm)?;
+        mark_installed(&node, NODE_CLIENT)?;
+    }
+    Ok(AnalystClients { python, node })
+}
+
+/// Debian's Python lacks what makes an environment, unless its package is there.
+fn install_venv() -> Result<()> {
+    let has = Command::new(PYTHON.name).args(["-c", "import venv, ensurepip"]).output();
+    if has.is_ok_and(|output| output.status.success()) {
+        return Ok(());
+    }
+    let package = "python3-venv";
+    let Some(prefix) = rights() else {
+        bail!("{package} missing; as root, run: apt-get install {package}");
+    };
+    apt_get(prefix, &["update"])
+        .and_then(|()| apt_get(prefix, &["install", "-y", package]))
+        .with_context(|| format!("{package} missing and not installable"))
+}
+
+/// Written last, so that what was broken off is made anew.
+const MARK: &str = ".sprag-installed";
+
+fn is_installed(directory: &Path, what: &str) -> bool {
+    fs::read_to_string(directory.join(MARK)).is_ok_and(|mark| mark == what)
+}
+
+fn mark_installed(directory: &Path, what: &str) -> Result<()> {
+    fs::write(directory.join(MARK), what).context("a mark of what is installed")
 }
 
 /// The path of a cargo tool: the workspace's own, one on the path, or a fresh one.

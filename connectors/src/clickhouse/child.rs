@@ -8,15 +8,16 @@ mod parent;
 pub use parent::{ChildOptions, EngineChild, start_child};
 
 use super::{
+    analysts::AnalystOptions,
     engine::{Engine, EngineError, ffi},
     fetch, http,
-    in_process::{listen, runtime},
+    in_process::{backups_option, listen, runtime, serve_analysts},
 };
 use std::{
     ffi::{OsStr, OsString},
     fs::{self, File, TryLockError},
     io::{Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     time::Duration,
@@ -33,6 +34,12 @@ pub const PARENT_FLUSH_MAX: Duration = Duration::from_secs(60);
 const PING_MAX: Duration = Duration::from_secs(1);
 /// Names its address and process for other commands.
 const URL_FILE: &str = "clickhouse.url";
+/// The same of the analysts' listener.
+const ANALYSTS_URL_FILE: &str = "analysts.url";
+/// Where the engine writes backups unless told otherwise, within the data directory.
+const BACKUPS_DIRECTORY: &str = "backups";
+/// The analysts' password comes to the child by this variable, as a command line is for all to see.
+const PASSWORD_VARIABLE: &str = "SPRAG_ENGINE_ANALYSTS_PASSWORD";
 const LOCK_FILE: &str = "clickhouse.lock";
 /// The engine's own files, within the data directory.
 const ENGINE_DIRECTORY: &str = "clickhouse";
@@ -51,6 +58,10 @@ pub struct ChildArgs {
     pub parent: Option<u32>,
     /// Server options, `--name=value`.
     pub options: Vec<String>,
+    /// Where backups may be written and read; `None` for a place within the data directory.
+    pub backups: Option<PathBuf>,
+    /// The analysts' listener, its password not included; `None` for no such listener.
+    pub analysts: Option<AnalystOptions>,
 }
 
 impl ChildArgs {
@@ -68,6 +79,13 @@ impl ChildArgs {
         for option in &self.options {
             args.extend(["--option".into(), option.into()]);
         }
+        if let Some(backups) = &self.backups {
+            args.extend(["--backups".into(), backups.clone().into_os_string()]);
+        }
+        let analysts = self.analysts.as_ref().and_then(|analysts| serde_json::to_string(analysts).ok());
+        if let Some(analysts) = analysts {
+            args.extend(["--analysts".into(), analysts.into()]);
+        }
         args
     }
 
@@ -76,7 +94,15 @@ impl ChildArgs {
     /// # Errors
     /// [`EngineError::Argument`] naming the first argument that does not fit.
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, EngineError> {
-        let mut parsed = Self { data_dir: PathBuf::new(), port: 0, library: None, parent: None, options: Vec::new() };
+        let mut parsed = Self {
+            data_dir: PathBuf::new(),
+            port: 0,
+            library: None,
+            parent: None,
+            options: Vec::new(),
+            backups: None,
+            analysts: None,
+        };
         let mut args = args.into_iter();
         let wrong = |argument: &OsStr| EngineError::Argument { argument: argument.to_string_lossy().into() };
         while let Some(name) = args.next() {
@@ -87,6 +113,11 @@ impl ChildArgs {
                 Some("--port") => parsed.port = number(&value).ok_or_else(|| wrong(&value))?,
                 Some("--parent") => parsed.parent = Some(number(&value).ok_or_else(|| wrong(&value))?),
                 Some("--option") => parsed.options.push(value.to_str().ok_or_else(|| wrong(&value))?.to_owned()),
+                Some("--backups") => parsed.backups = Some(value.into()),
+                Some("--analysts") => {
+                    let options = value.to_str().and_then(|options| serde_json::from_str(options).ok());
+                    parsed.analysts = Some(options.ok_or_else(|| wrong(&value))?);
+                }
                 _ => return Err(wrong(&name)),
             }
         }
@@ -117,22 +148,38 @@ pub fn serve_child(args: &ChildArgs) -> Result<(), EngineError> {
     let stdin = ffi::take_stdin().map_err(EngineError::system("detach standard input"))?;
     let library = fetch::locate(args.library.as_deref())?;
     let _lock = lock(&args.data_dir)?;
-    let engine = Engine::open(&library, &args.data_dir.join(ENGINE_DIRECTORY), &args.options)?;
+    let backups = args.backups.clone().unwrap_or_else(|| args.data_dir.join(BACKUPS_DIRECTORY));
+    let options = [args.options.as_slice(), &[backups_option(&backups)]].concat();
+    let engine = Engine::open(&library, &args.data_dir.join(ENGINE_DIRECTORY), &options)?;
     let (stop, stopped) = watch::channel(false);
     if args.parent.is_some() {
         watch_stdin(stdin, stop.clone())?;
     }
-    runtime()?.block_on(async move {
+    let mut readers = None;
+    if let Some(analysts) = args.analysts.clone() {
+        let password = std::env::var(PASSWORD_VARIABLE).unwrap_or_default().as_str().into();
+        let serving = serve_analysts(engine.clone(), AnalystOptions { password, ..analysts }, stopped.clone())?;
+        readers = Some((UrlFile::write(&args.data_dir, ANALYSTS_URL_FILE, &serving.url)?, serving));
+    }
+    let served = runtime()?.block_on(async move {
         let terminate = signal(SignalKind::terminate()).map_err(EngineError::system("handle SIGTERM"))?;
         let interrupt = signal(SignalKind::interrupt()).map_err(EngineError::system("handle SIGINT"))?;
-        let (listener, url) = listen(args.port).await?;
-        let url_file = UrlFile::write(&args.data_dir, &url)?;
+        let (listener, url) = listen(IpAddr::V4(Ipv4Addr::LOCALHOST), args.port).await?;
+        let url_file = UrlFile::write(&args.data_dir, URL_FILE, &url)?;
         writeln!(std::io::stdout(), "{LISTENING}{url}").map_err(EngineError::system("write to standard output"))?;
         tokio::spawn(watch_signals(terminate, interrupt, args.parent.is_some(), stop));
         http::serve(engine, listener, stopped).await;
         drop(url_file);
         Ok(())
-    })
+    });
+    if let Some((url_file, serving)) = readers {
+        drop(url_file);
+        // Where the start failed nothing tells it to stop, and the process ends.
+        if served.is_ok() {
+            serving.end();
+        }
+    }
+    served
 }
 
 async fn watch_signals(mut terminate: Signal, mut interrupt: Signal, parent: bool, stop: watch::Sender<bool>) {
@@ -186,9 +233,9 @@ struct UrlFile {
 }
 
 impl UrlFile {
-    fn write(data_dir: &Path, url: &str) -> Result<Self, EngineError> {
-        let path = data_dir.join(URL_FILE);
-        let aside = data_dir.join(format!("{URL_FILE}.new"));
+    fn write(data_dir: &Path, name: &str, url: &str) -> Result<Self, EngineError> {
+        let path = data_dir.join(name);
+        let aside = data_dir.join(format!("{name}.new"));
         fs::write(&aside, format!("{url}\n{}\n", std::process::id()))
             .and_then(|()| fs::rename(&aside, &path))
             .map_err(EngineError::directory(data_dir))?;
@@ -208,7 +255,23 @@ impl Drop for UrlFile {
 /// second.
 #[must_use]
 pub fn running_url(data_dir: &Path) -> Option<String> {
-    let text = fs::read_to_string(data_dir.join(URL_FILE)).ok()?;
+    running(data_dir, URL_FILE)
+}
+
+/// Address of the analysts' listener of the engine that runs on a data directory. Blocks for at most a second.
+#[must_use]
+pub fn running_analysts_url(data_dir: &Path) -> Option<String> {
+    running(data_dir, ANALYSTS_URL_FILE)
+}
+
+/// Where the engine of a data directory may write backups.
+#[must_use]
+pub fn backups_directory(data_dir: &Path) -> PathBuf {
+    data_dir.join(BACKUPS_DIRECTORY)
+}
+
+fn running(data_dir: &Path, file: &str) -> Option<String> {
+    let text = fs::read_to_string(data_dir.join(file)).ok()?;
     let (url, pid) = text.trim().split_once('\n')?;
     let alive = Path::new("/proc").join(pid.trim()).exists();
     (alive && ping(url)).then(|| url.to_owned())
@@ -241,9 +304,20 @@ mod tests {
             library: Some("l".into()),
             parent: Some(7),
             options: vec!["--mark_cache_size=1".to_owned()],
+            backups: Some("b".into()),
+            analysts: Some(AnalystOptions { password: "secret".into(), ..AnalystOptions::default() }),
         };
-        assert_eq!(ChildArgs::parse(args.to_args()).unwrap(), args);
-        for wrong in [vec![], vec!["--port"], vec!["--port", "x", "--data-dir", "d"], vec!["--what", "d"]] {
+        let line = args.to_args();
+        assert!(!line.iter().any(|arg| arg.to_string_lossy().contains("secret")));
+        let args = ChildArgs { analysts: Some(AnalystOptions::default()), ..args };
+        assert_eq!(ChildArgs::parse(line).unwrap(), args);
+        for wrong in [
+            vec![],
+            vec!["--port"],
+            vec!["--port", "x", "--data-dir", "d"],
+            vec!["--what", "d"],
+            vec!["--data-dir", "d", "--analysts", "{}"],
+        ] {
             let wrong = wrong.into_iter().map(OsString::from);
             assert!(matches!(ChildArgs::parse(wrong), Err(EngineError::Argument { .. })));
         }

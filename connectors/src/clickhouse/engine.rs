@@ -22,6 +22,9 @@ use std::{
 /// statement that wants more fails, instead of the machine.
 pub const ENGINE_MEMORY_BYTES_MAX: u64 = 2_000_000_000;
 
+/// What the engine's one user may do, through every listener.
+const USERS_XML: &str = include_str!("engine/users.xml");
+
 /// Why the embedded engine does not run, or what it answered.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
@@ -185,10 +188,13 @@ impl Engine {
         // An empty configuration of our own: the engine would take one from the working or home directory.
         let config = directory.join("config.xml");
         fs::write(&config, "<clickhouse/>\n").map_err(EngineError::directory(directory))?;
+        let users = directory.join("users.xml");
+        fs::write(&users, USERS_XML).map_err(EngineError::directory(directory))?;
         let mut arguments = vec![
             CString::new("clickhouse")?,
             CString::new(format!("--path={}", directory.display()))?,
             CString::new(format!("--config-file={}", config.display()))?,
+            CString::new(format!("--users_config={}", users.display()))?,
             // Servers do not take a bare expression, or a misspelt keyword, for a SELECT.
             CString::new("--implicit_select=0")?,
         ];

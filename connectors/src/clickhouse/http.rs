@@ -3,7 +3,7 @@
 //! Never: a socket beyond loopback (the engine reads any file for any caller); authentication.
 
 mod block;
-mod request;
+pub(super) mod request;
 mod statement;
 
 pub use request::{BODIES_KIB_MAX, BODY_BYTES_MAX, BODY_WAIT_MAX};
@@ -53,19 +53,32 @@ struct Service {
 }
 
 /// Serves until `stop` becomes true or its sender is gone, then lets running requests end.
-pub(crate) async fn serve(engine: Engine, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+pub(crate) async fn serve(engine: Engine, listener: TcpListener, stop: watch::Receiver<bool>) {
     let service = Service {
         engine,
         statements: Arc::new(Semaphore::new(STATEMENTS_MAX)),
         bodies: Arc::new(Semaphore::new(BODIES_KIB_MAX)),
     };
+    accept(listener, CONNECTIONS_MAX, stop, move |request| handle(service.clone(), request)).await;
+}
+
+/// Takes connections and has their requests answered, until `stop` becomes true or its sender is gone; then lets running
+/// requests end.
+pub(super) async fn accept<F>(
+    listener: TcpListener,
+    connections_max: usize,
+    mut stop: watch::Receiver<bool>,
+    answer: impl Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+) where
+    F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+{
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             () = stopped(&mut stop) => break,
-            accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
+            accepted = listener.accept(), if connections.len() < connections_max => match accepted {
                 Ok((socket, _)) => {
-                    connections.spawn(connection(service.clone(), socket, stop.clone()));
+                    connections.spawn(connection(answer.clone(), socket, stop.clone()));
                 }
                 Err(error) => {
                     // Out of descriptors, mostly: they come back as connections end.
@@ -90,7 +103,13 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
     }
 }
 
-async fn connection(service: Service, socket: TcpStream, mut stop: watch::Receiver<bool>) {
+async fn connection<F>(
+    handle: impl Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+    socket: TcpStream,
+    mut stop: watch::Receiver<bool>,
+) where
+    F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+{
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!(%error, "a store connection ended at once");
         return;
@@ -98,10 +117,10 @@ async fn connection(service: Service, socket: TcpStream, mut stop: watch::Receiv
     let busy = Arc::new(AtomicBool::new(false));
     let answering = Arc::clone(&busy);
     let answer = service_fn(move |request| {
-        let (service, answering) = (service.clone(), Arc::clone(&answering));
+        let (handled, answering) = (handle(request), Arc::clone(&answering));
         async move {
             answering.store(true, Ordering::Relaxed);
-            let response = handle(service, request).await;
+            let response = handled.await;
             answering.store(false, Ordering::Relaxed);
             Ok::<_, Infallible>(response)
         }
@@ -126,8 +145,8 @@ async fn connection(service: Service, socket: TcpStream, mut stop: watch::Receiv
 async fn handle(service: Service, request: Request<Incoming>) -> Response<Full<Bytes>> {
     let get = request.method() == Method::GET;
     match (request.uri().path(), get) {
-        ("/ping" | "/replicas_status", true) => return plain(StatusCode::OK, "Ok.\n"),
-        ("/", true) if request.uri().query().is_none() => return plain(StatusCode::OK, "Ok.\n"),
+        ("/ping" | "/replicas_status", true) => return ok(),
+        ("/", true) if request.uri().query().is_none() => return ok(),
         ("/", _) if get || request.method() == Method::POST => {}
         ("/", _) => return plain(StatusCode::METHOD_NOT_ALLOWED, "GET or POST\n"),
         _ => return plain(StatusCode::NOT_FOUND, "There is no handle for this path.\n"),
@@ -147,7 +166,10 @@ async fn handle(service: Service, request: Request<Incoming>) -> Response<Full<B
     let started = Instant::now();
     let query_id = request.query_id.take();
     match tokio::task::spawn_blocking(move || run(&engine, &request)).await {
-        Ok(Ok((format, output))) => result(&format, query_id.as_deref(), output, started.elapsed()),
+        Ok(Ok((format, output))) => {
+            let bytes = output.data.len();
+            result(&format, query_id.as_deref(), output, bytes, started.elapsed())
+        }
         Ok(Err(Failure::Request(error))) => refusal(&error),
         Ok(Err(Failure::Engine(error))) => exception(&error.to_string()),
         Err(error) => exception(&format!("Code: 1001. The request failed: {error}")),
@@ -185,7 +207,12 @@ fn run(engine: &Engine, request: &StoreRequest) -> Result<(String, Output), Fail
     Ok((format, output.map_err(Failure::Engine)?))
 }
 
-fn plain(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+/// The answer to a ping.
+pub(super) fn ok() -> Response<Full<Bytes>> {
+    plain(StatusCode::OK, "Ok.\n")
+}
+
+pub(super) fn plain(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=UTF-8"));
@@ -208,14 +235,14 @@ fn refusal(error: &RequestError) -> Response<Full<Bytes>> {
 const CODE_UNKNOWN: u32 = 1_002;
 
 /// `Code: 60. DB::Exception: …` as a status and the header that clients read.
-fn exception(text: &str) -> Response<Full<Bytes>> {
+pub(super) fn exception(text: &str) -> Response<Full<Bytes>> {
     let digits = text.split("Code: ").nth(1).and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
     let code = digits.and_then(|digits| digits.parse().ok()).unwrap_or(CODE_UNKNOWN);
     let status = match code {
         60 | 81 => StatusCode::NOT_FOUND,
         6 | 26 | 27 | 36 | 41 | 47 | 53 | 62 | 115 => StatusCode::BAD_REQUEST,
         159 => StatusCode::REQUEST_TIMEOUT,
-        164 | 497 => StatusCode::FORBIDDEN,
+        164 | 452 | 497 | 516 => StatusCode::FORBIDDEN,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
     let mut response = plain(status, format!("{text}\n"));
@@ -223,7 +250,14 @@ fn exception(text: &str) -> Response<Full<Bytes>> {
     response
 }
 
-fn result(format: &str, query_id: Option<&str>, output: Output, took: Duration) -> Response<Full<Bytes>> {
+/// A result; `bytes` is its size before it was compressed.
+pub(super) fn result(
+    format: &str,
+    query_id: Option<&str>,
+    output: Output,
+    bytes: usize,
+    took: Duration,
+) -> Response<Full<Bytes>> {
     let summary = format!(
         r#"{{"read_rows":"{}","read_bytes":"{}","written_rows":"{}","written_bytes":"{}","total_rows_to_read":"0","result_rows":"{}","result_bytes":"{}","elapsed_ns":"{}"}}"#,
         output.read_rows,
@@ -231,7 +265,7 @@ fn result(format: &str, query_id: Option<&str>, output: Output, took: Duration) 
         output.written_rows,
         output.written_bytes,
         output.result_rows,
-        output.data.len(),
+        bytes,
         took.as_nanos()
     );
     let mut response = Response::new(Full::new(Bytes::from(output.data)));

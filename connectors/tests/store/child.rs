@@ -5,7 +5,8 @@
 
 use super::*;
 use connectors::clickhouse::{
-    ChildArgs, ChildOptions, EngineChild, EngineError, running_url, serve_child, start_child,
+    AnalystOptions, ChildArgs, ChildOptions, EngineChild, EngineError, running_analysts_url, running_url, serve_child,
+    start_child,
 };
 use std::{
     ffi::OsString,
@@ -27,9 +28,12 @@ pub(super) async fn start(data_dir: &Path) -> Result<EngineChild, EngineError> {
 }
 
 async fn start_at(data_dir: &Path, port: u16) -> Result<EngineChild, EngineError> {
+    start_with(data_dir, ChildOptions { port, ..ChildOptions::default() }).await
+}
+
+pub(super) async fn start_with(data_dir: &Path, options: ChildOptions) -> Result<EngineChild, EngineError> {
     let exe = std::env::current_exe().unwrap();
     let prefix = ["-c".into(), WRAPPER.into(), OsString::from("sh"), exe.into_os_string()];
-    let options = ChildOptions { port, ..ChildOptions::default() };
     start_child(Path::new("/bin/sh"), &prefix, data_dir, options).await
 }
 
@@ -182,8 +186,15 @@ async fn a_signal_to_all_leaves_the_parent_its_store_until_it_is_done() {
 #[tokio::test]
 async fn without_a_parent_a_signal_stops_it() {
     let data_dir = scratch("alone");
-    let args =
-        ChildArgs { data_dir: data_dir.clone(), port: 0, library: Some(library()), parent: None, options: vec![] };
+    let args = ChildArgs {
+        data_dir: data_dir.clone(),
+        port: 0,
+        library: Some(library()),
+        parent: None,
+        options: vec![],
+        backups: None,
+        analysts: Some(AnalystOptions::default()),
+    };
     let args: Vec<_> = args.to_args().into_iter().map(|arg| arg.into_string().unwrap()).collect();
     let mut alone = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child::this_is_the_engine", "--nocapture"])
@@ -192,7 +203,8 @@ async fn without_a_parent_a_signal_stops_it() {
         .spawn()
         .unwrap();
     until("its address", || running_url(&data_dir).is_some()).await;
+    assert!(running_analysts_url(&data_dir).is_some());
     signal(alone.id(), "-TERM");
     assert!(alone.wait().unwrap().success());
-    assert_eq!(running_url(&data_dir), None);
+    assert_eq!((running_url(&data_dir), running_analysts_url(&data_dir)), (None, None));
 }

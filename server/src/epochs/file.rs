@@ -25,7 +25,7 @@ pub(super) struct JournalFile {
 
 impl JournalFile {
     pub(super) fn open(data_dir: &Path) -> Result<Self, EpochError> {
-        let journal = Self { path: data_dir.join("epochs.jsonl") };
+        let journal = Self { path: data_dir.join(super::FILE) };
         fs::create_dir_all(data_dir).map_err(journal.failed())?;
         journal.read()?;
         Ok(journal)

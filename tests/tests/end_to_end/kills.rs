@@ -134,7 +134,7 @@ fn kill(pid: u32) -> bool {
 
 pub(crate) fn sql(data_dir: &Path, statement: &str) -> Result<()> {
     let data_dir = data_dir.to_str().context("a data directory that is not text")?;
-    let output = process::output(["sql", "--data-dir", data_dir, statement])?;
+    let output = process::output(["sql", "--write", "--data-dir", data_dir, statement])?;
     ensure!(output.status.success(), "{statement}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }

@@ -2,8 +2,8 @@
 //!
 //! Never: a child whose output or end nobody looks after.
 
-use super::{ChildArgs, LISTENING, lock};
-use crate::clickhouse::{engine::EngineError, fetch};
+use super::{ChildArgs, LISTENING, PASSWORD_VARIABLE, lock};
+use crate::clickhouse::{analysts::AnalystOptions, engine::EngineError, fetch};
 use std::{
     ffi::OsString,
     fs::{self, File},
@@ -34,6 +34,10 @@ pub struct ChildOptions {
     pub library: Option<PathBuf>,
     /// Server options, `--name=value`.
     pub options: Vec<String>,
+    /// Where backups may be written and read; `None` for [`super::backups_directory`].
+    pub backups: Option<PathBuf>,
+    /// The analysts' listener; `None` for no such listener.
+    pub analysts: Option<AnalystOptions>,
 }
 
 /// A child that serves; dropping it stops it too, without waiting.
@@ -176,14 +180,19 @@ fn spawn(
     let data_dir = fs::canonicalize(data_dir).map_err(EngineError::directory(data_dir))?;
     // Told here as well as by the child, because only here it is typed.
     drop(lock_in_time(&data_dir)?);
+    let mut command = Command::new(program);
+    if let Some(analysts) = &options.analysts {
+        command.env(PASSWORD_VARIABLE, analysts.password.reveal());
+    }
     let args = ChildArgs {
         data_dir,
         port: options.port,
         library: Some(library),
         parent: Some(std::process::id()),
         options: options.options,
+        backups: options.backups,
+        analysts: options.analysts,
     };
-    let mut command = Command::new(program);
     command.args(prefix).args(args.to_args()).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(EngineError::system("start the engine's process"))?;
     match child.stdout.take() {

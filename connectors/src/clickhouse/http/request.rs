@@ -51,6 +51,27 @@ pub(super) enum RequestError {
     Unsupported(&'static str),
 }
 
+/// Why a body is not taken.
+#[derive(Debug)]
+pub(in crate::clickhouse) enum CollectError {
+    /// It is beyond its bound.
+    TooLarge,
+    /// Together with others it is beyond the bound of all.
+    Busy,
+    /// It ended early.
+    BrokenOff(hyper::Error),
+}
+
+impl From<CollectError> for RequestError {
+    fn from(error: CollectError) -> Self {
+        match error {
+            CollectError::TooLarge => Self::TooLarge,
+            CollectError::Busy => Self::Busy,
+            CollectError::BrokenOff(error) => Self::BrokenOff(error),
+        }
+    }
+}
+
 /// A request, whole.
 #[derive(Debug, Default)]
 pub(super) struct StoreRequest {
@@ -71,7 +92,7 @@ impl StoreRequest {
         let multipart = text(request.headers(), header::CONTENT_TYPE.as_str())
             .and_then(|content| content.strip_prefix("multipart/form-data; boundary="))
             .map(ToOwned::to_owned);
-        let body = tokio::time::timeout(BODY_WAIT_MAX, collect(request.into_body(), bodies));
+        let body = tokio::time::timeout(BODY_WAIT_MAX, collect(request.into_body(), bodies, BODY_BYTES_MAX));
         let (body, share) = body.await.map_err(|_| RequestError::Slow)??;
         read._share = share;
         match multipart {
@@ -128,30 +149,32 @@ impl StoreRequest {
 }
 
 /// An identifier for use in SQL.
-fn quoted(name: &str) -> String {
+pub(in crate::clickhouse) fn quoted(name: &str) -> String {
     format!("`{}`", name.replace('\\', "\\\\").replace('`', "\\`"))
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+pub(in crate::clickhouse) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-async fn collect(
+/// Reads a body of at most `bytes_max`, with its share of the room for all of them, in KiB.
+pub(in crate::clickhouse) async fn collect(
     mut body: Incoming,
     bodies: &Arc<Semaphore>,
-) -> Result<(Bytes, Option<OwnedSemaphorePermit>), RequestError> {
+    bytes_max: usize,
+) -> Result<(Bytes, Option<OwnedSemaphorePermit>), CollectError> {
     let mut whole = BytesMut::new();
     let mut share: Option<OwnedSemaphorePermit> = None;
     while let Some(frame) = body.frame().await {
-        let Ok(part) = frame.map_err(RequestError::BrokenOff)?.into_data() else { continue };
-        if whole.len().saturating_add(part.len()) > BODY_BYTES_MAX {
-            return Err(RequestError::TooLarge);
+        let Ok(part) = frame.map_err(CollectError::BrokenOff)?.into_data() else { continue };
+        if whole.len().saturating_add(part.len()) > bytes_max {
+            return Err(CollectError::TooLarge);
         }
         whole.extend_from_slice(&part);
         let held = share.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let missing = whole.len().div_ceil(1 << 10).saturating_sub(held);
-        let missing = u32::try_from(missing).map_err(|_| RequestError::TooLarge)?;
-        let more = Arc::clone(bodies).try_acquire_many_owned(missing).map_err(|_| RequestError::Busy)?;
+        let missing = u32::try_from(missing).map_err(|_| CollectError::TooLarge)?;
+        let more = Arc::clone(bodies).try_acquire_many_owned(missing).map_err(|_| CollectError::Busy)?;
         match &mut share {
             Some(share) => share.merge(more),
             None => share = Some(more),
@@ -160,7 +183,8 @@ async fn collect(
     Ok((whole.freeze(), share))
 }
 
-fn multipart_fields(body: &[u8], boundary: &str) -> Option<Vec<(String, String)>> {
+/// The fields of a form; `None` if it is none.
+pub(in crate::clickhouse) fn multipart_fields(body: &[u8], boundary: &str) -> Option<Vec<(String, String)>> {
     let body = std::str::from_utf8(body).ok()?;
     // The line end belongs to the delimiter, so that a value may contain the boundary's text.
     let mark = format!("--{}", boundary.trim_matches('"'));

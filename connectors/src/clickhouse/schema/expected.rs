@@ -87,7 +87,7 @@ const STREAM_COLUMNS: &[(&str, &str)] = &[("venue", NAME), ("stream", NAME)];
 
 const TIME_COLUMNS: &[(&str, &str)] = &[("updated_at", TIME), ("ingestion_timestamp", TIME)];
 
-pub(super) const EXPECTED: [Expected; 20] = [
+pub(super) const EXPECTED: [Expected; 28] = [
     Expected {
         table: "raw_events",
         engine: "MergeTree",
@@ -288,4 +288,12 @@ pub(super) const EXPECTED: [Expected; 20] = [
     Expected { table: "instrument_version_fill", engine: "MaterializedView", sorting_key: "", columns: &[] },
     Expected { table: "book_snapshots_fill", engine: "MaterializedView", sorting_key: "", columns: &[] },
     Expected { table: "candles", engine: "View", sorting_key: "", columns: &[] },
+    Expected { table: "live_ticks", engine: "View", sorting_key: "", columns: &[] },
+    Expected { table: "book_depth", engine: "View", sorting_key: "", columns: &[] },
+    Expected { table: "book_as_of", engine: "View", sorting_key: "", columns: &[] },
+    Expected { table: "book_at_version", engine: "View", sorting_key: "", columns: &[] },
+    Expected { table: "version_shown_at", engine: "View", sorting_key: "", columns: &[] },
+    Expected { table: "book_shown_at", engine: "View", sorting_key: "", columns: &[] },
+    Expected { table: "state_changes", engine: "View", sorting_key: "", columns: &[] },
+    Expected { table: "candles_of", engine: "View", sorting_key: "", columns: &[] },
 ];
