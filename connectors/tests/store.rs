@@ -17,6 +17,8 @@ mod blocks;
 mod child;
 #[path = "store/engine.rs"]
 mod engine;
+#[path = "store/overload.rs"]
+mod overload;
 #[path = "store/raw.rs"]
 mod raw;
 #[path = "store/restore.rs"]

@@ -6,6 +6,7 @@
 //! Never: an unknown key passed over, a setting without a limit, a password in print.
 
 mod error;
+mod history;
 mod layers;
 mod live;
 mod log;
@@ -21,6 +22,7 @@ mod venue;
 mod tests;
 
 pub use error::{ConfigError, ConfigProblem};
+pub use history::History;
 pub use live::{Live, live_text};
 pub use log::{Log, LogFormat};
 pub use pipeline::Pipeline;

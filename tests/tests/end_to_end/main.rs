@@ -21,5 +21,6 @@ mod returns;
 mod simulated;
 mod slow;
 mod stop;
+mod store_behind;
 mod venues;
 mod watcher;
