@@ -21,6 +21,7 @@ pub mod rows;
 pub mod schema;
 pub mod sink;
 pub mod upkeep;
+pub mod trouble;
 pub mod writer;
 
 pub use address::StoreAddress;
@@ -37,7 +38,10 @@ pub use heal::{HealError, Healed, heal};
 pub use in_process::{InProcess, serve_in_process, serve_in_process_with};
 pub use read::{ReadError, StoredTick, StoredVersion, book, instrument_versions};
 pub use restore::{BatchCursor, Kept, RestoreBatches, RestoreError, RestoredInstrument, RestoredState, restore};
-pub use rows::{RawEvent, StoredKey};
+pub use rows::{LeftOut, RawEvent, StoredKey};
 pub use schema::SchemaError;
 pub use sink::{SinkError, SinkInput, SinkOptions, SinkReport, SinkView, run_sink};
-pub use writer::{BatchStream, BatchStreams, Counters, LiveKey, PushError, StoreWriter, Through, WriterOptions};
+pub use trouble::StoreState;
+pub use writer::{
+    BatchStream, BatchStreams, Counters, FrameHistory, LiveKey, PushError, StoreWriter, Through, WriterOptions,
+};

@@ -21,6 +21,8 @@ mod child;
 mod engine;
 #[path = "store/listener.rs"]
 mod listener;
+#[path = "store/overload.rs"]
+mod overload;
 #[path = "store/raw.rs"]
 mod raw;
 #[path = "store/restore.rs"]

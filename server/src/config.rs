@@ -8,6 +8,7 @@
 mod analysts;
 mod error;
 mod http;
+mod history;
 mod layers;
 mod live;
 mod log;
@@ -27,6 +28,7 @@ mod tests;
 pub use analysts::Analysts;
 pub use error::{ConfigError, ConfigProblem};
 pub use http::Http;
+pub use history::History;
 pub use live::{Live, live_text};
 pub use log::{Log, LogFormat};
 pub use pipeline::Pipeline;

@@ -35,7 +35,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use connectors::clickhouse::SinkView;
+use connectors::clickhouse::{SinkView, StoreState};
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -97,7 +97,7 @@ const RETRY_AFTER_S: u64 = 2;
 pub fn router(shared: Shared) -> Router {
     Router::new()
         .route("/", get(index))
-        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/healthz", get(health))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .route("/v1/instruments", get(instruments))
@@ -178,6 +178,14 @@ async fn index(State(shared): State<Shared>) -> String {
     )
 }
 
+/// Alive; a store that does not take what comes is told, and is no reason for a restart: terminals are served.
+async fn health(State(shared): State<Shared>) -> String {
+    match shared.store.as_ref().map(|view| view.state()) {
+        None | Some(StoreState::Ready) => "ok\n".to_owned(),
+        Some(state) => format!("ok, the store is {}\n", state.name()),
+    }
+}
+
 async fn ready(State(shared): State<Shared>) -> Response {
     let stats = match shared.tape.stats().await {
         Ok(stats) => stats,
@@ -196,6 +204,7 @@ async fn ready(State(shared): State<Shared>) -> Response {
         "frontier_lag_ms": stats.frontier_lag_ms,
         "instruments": states,
         "store": shared.store.is_some(),
+        "store_state": shared.store.as_ref().map(|view| view.state().name()),
     });
     (status, Json(body)).into_response()
 }

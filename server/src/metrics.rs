@@ -11,9 +11,13 @@ use crate::{
     tape::TapeStats,
     upkeep::UpkeepNumbers,
 };
-use connectors::{clickhouse::Counters, live::numbers::VenueNumbers, venue_feed::FeedCounts};
+use connectors::{
+    clickhouse::{Counters, StoreState},
+    live::numbers::VenueNumbers,
+    venue_feed::FeedCounts,
+};
 use market::FeedState;
-use prometheus::{Encoder, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
+use prometheus::{Encoder, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 /// The metrics cannot be written.
@@ -28,7 +32,7 @@ pub struct Numbers<'a> {
     pub tape: &'a TapeStats,
     /// The source.
     pub source: &'a SourceNumbers,
-    /// The store's writer, if there is a store, and how often the source waited for it.
+    /// The store's writer, if there is a store, and how often its source waited for it, which a run's never does.
     pub store: Option<(&'a Counters, u64)>,
     /// The store's upkeep, if there is a store.
     pub upkeep: Option<&'a UpkeepNumbers>,
@@ -266,11 +270,29 @@ impl Page {
                 ("loads", counters.loads),
                 ("tombstones", counters.tombstones),
                 ("source_waits", waits),
+                ("overloads", counters.overloads),
+                ("changes_left_out", counters.changes_left_out),
+                ("trades_left_out", counters.trades_left_out),
+                ("raw_left_out", counters.raw_left_out),
+                ("instruments_given_up", counters.instruments_given_up),
+                ("gaps_noted", counters.gaps_noted),
+                ("frame_conflated", counters.frame_conflated),
             ],
         )?;
         let lag_ms = counters.lag_ns / 1_000_000;
-        let values = [("pending_bytes", counters.pending_bytes), ("lag_ms", lag_ms)];
-        self.gauges("sprag_store", "State of the store's writer", "what", &values)
+        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let values = [
+            ("pending_bytes", counters.pending_bytes),
+            ("stream_bytes", counters.stream_bytes),
+            ("blocks_waiting", number(counters.blocks_waiting)),
+            ("lag_ms", lag_ms),
+        ];
+        self.gauges("sprag_store", "State of the store's writer", "what", &values)?;
+        let is = |state: StoreState| (state.name(), u64::from(counters.state == state));
+        self.gauges("sprag_store_state", "How the store does: 1 for one of them", "state", &StoreState::ALL.map(is))?;
+        let full = IntGauge::new("sprag_store_full", "1 while the store's disk is full")?;
+        full.set(i64::from(counters.state == StoreState::Full));
+        self.registry.register(Box::new(full))
     }
 }
 
@@ -290,7 +312,7 @@ mod tests {
             lead_us: vec![(0.5, 6_003)],
         };
         let (tape, source) = (TapeStats { legs: vec![row], ..TapeStats::default() }, SourceNumbers::default());
-        let counters = Counters::default();
+        let counters = Counters { state: StoreState::Full, changes_left_out: 9, ..Counters::default() };
         let view = CheckpointView::default();
         let batches = BatchNumbers::default();
         let (store, batches) = (Some((&counters, 3)), Some(&batches));
@@ -305,6 +327,10 @@ mod tests {
             r#"sprag_fanout_events_total{event="priority_gaps"} 0"#,
             r#"sprag_store_events_total{event="source_waits"} 3"#,
             r#"sprag_store_upkeep_total{event="failures"} 0"#,
+            r#"sprag_store_events_total{event="changes_left_out"} 9"#,
+            r#"sprag_store_state{state="full"} 1"#,
+            r#"sprag_store_state{state="ready"} 0"#,
+            "sprag_store_full 1",
             r#"sprag_instruments{state="GAPPED"} 0"#,
             r#"sprag_checkpoint_events_total{event="written"} 0"#,
             r#"sprag_http_waiting{what="change"} 0"#,

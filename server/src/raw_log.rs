@@ -1,30 +1,39 @@
 //! The log of venue messages as they came, where it is configured: every message of a venue on its way to the store's
-//! queue, beside the decoder.
+//! queue, beside the decoder. A replay waits for the queue. A run does not: what it has no room for is left out and
+//! counted, and the next message names the one before it, which shows the hole.
 //!
-//! Never: a message that the store does not get; the source waits instead.
+//! Never: a message that a replay's store does not get; a wait in a run.
 
 use connectors::{
-    clickhouse::{SinkInput, rows::RawEvent},
+    clickhouse::{SinkInput, SinkView, rows::RawEvent},
     raw::{RawFrame, RawKind},
 };
 use foldhash::{HashMap, HashMapExt};
 use market::Venue;
 use std::sync::Arc;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
 
 /// Messages on their way to the store.
 #[derive(Debug)]
 pub struct RawLog {
     queue: mpsc::Sender<SinkInput>,
+    /// Of a run: where it is counted what the queue did not take.
+    view: Option<Arc<SinkView>>,
     /// Place of each connection's last message.
     last: HashMap<Arc<str>, u64>,
 }
 
 impl RawLog {
-    /// A log that ends in a sink's queue.
+    /// The log of a replay, which waits for the sink's queue.
     #[must_use]
     pub fn new(queue: mpsc::Sender<SinkInput>) -> Self {
-        Self { queue, last: HashMap::new() }
+        Self { queue, view: None, last: HashMap::new() }
+    }
+
+    /// The log of a run, which waits for nothing.
+    #[must_use]
+    pub fn of_run(queue: mpsc::Sender<SinkInput>, view: Arc<SinkView>) -> Self {
+        Self { view: Some(view), ..Self::new(queue) }
     }
 
     /// Keeps a frame of a capture, whose places are its own.
@@ -32,10 +41,25 @@ impl RawLog {
         if matches!(frame.kind, RawKind::Ws | RawKind::Http) {
             let previous = self.last.insert(Arc::clone(&frame.conn), position).unwrap_or(position);
             let event = RawEvent::of_frame(venue, frame, position, previous);
-            // A sink that ended is noticed where it is awaited.
-            if self.queue.blocking_send(SinkInput::Raw(event)).is_err() {
-                tracing::debug!("the store's sink ended before the source");
-            }
+            self.give(SinkInput::Raw(event));
+        }
+    }
+
+    fn give(&self, message: SinkInput) {
+        let ended = match &self.view {
+            None => self.queue.blocking_send(message).is_err(),
+            Some(view) => match self.queue.try_send(message) {
+                Ok(()) => false,
+                Err(TrySendError::Full(_)) => {
+                    view.refuse_raw();
+                    false
+                }
+                Err(TrySendError::Closed(_)) => true,
+            },
+        };
+        // It is noticed where it is awaited.
+        if ended {
+            tracing::debug!("the store's sink ended before the source");
         }
     }
 
@@ -71,5 +95,18 @@ mod tests {
         }
         let place = |conn: &str, previous, position| (conn.to_owned(), previous, position);
         assert_eq!(places, [place("a", 5, 5), place("a", 5, 6), place("a", 6, 7), place("b", 9, 9), place("a", 7, 9)]);
+    }
+    #[test]
+    fn a_run_does_not_wait_and_the_next_message_shows_what_is_missing() {
+        let (queue, mut kept) = mpsc::channel(1);
+        let view = Arc::new(SinkView::default());
+        let mut log = RawLog::of_run(queue, Arc::clone(&view));
+        for ts_ns in [5, 6, 7] {
+            log.keep(Venue::KrakenSpot, &frame(ts_ns, RawKind::Ws, "a"));
+        }
+        assert_eq!(view.counters().raw_left_out, 2);
+        assert!(matches!(kept.try_recv(), Ok(SinkInput::Raw(event)) if event.position == 5));
+        log.keep(Venue::KrakenSpot, &frame(8, RawKind::Ws, "a"));
+        assert!(matches!(kept.try_recv(), Ok(SinkInput::Raw(event)) if (event.previous, event.position) == (7, 8)));
     }
 }

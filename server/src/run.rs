@@ -23,7 +23,7 @@ use crate::{
     socket::Admission,
     source::{self, SourceControl},
     store::{BATCH_VENUE, Sharing, Store, StoreError, writer_options},
-    tape::{self, LagBounds, Tape, TapeEnd, TapeHandle, TapeInput},
+    tape::{self, LagBounds, StorePort, Tape, TapeEnd, TapeHandle, TapeInput},
     upkeep::Upkeep,
     views,
 };
@@ -381,6 +381,12 @@ fn open_sink(
     StorePart { store: Some(store), queue: Some(queue), view: Some(view), sink: Some(sink), upkeep: Some(upkeep) }
 }
 
+/// The tape's hand-over to the store, if there is one.
+fn store_port(config: &Config, part: &StorePart) -> Option<StorePort> {
+    let batch_legs = batch_streams(config).streams.into_iter().map(|stream| stream.leg).collect();
+    Some(StorePort::new(part.queue.clone()?, part.view.clone()?, batch_legs))
+}
+
 /// The guard's bounds as configured.
 #[must_use]
 pub fn limits(config: &Config) -> Limits {
@@ -465,7 +471,7 @@ impl Pipeline {
             now_ns: Arc::clone(&now_ns),
             credit,
             directory: Arc::clone(&directory),
-            store: part.queue.clone(),
+            store: store_port(config, part),
             control: control.clone(),
             checkpoints: taker,
             bumps: Some(bumps),
@@ -476,7 +482,8 @@ impl Pipeline {
         };
         let handle = TapeHandle::new(inputs.clone());
         let (tape_thread, tape_end) = start_tape(tape, inputs, taken)?;
-        let raw_log = part.queue.clone().filter(|_| config.store.raw_venue_messages).map(RawLog::new);
+        let raw_log = part.queue.clone().zip(part.view.clone()).filter(|_| config.store.raw_venue_messages);
+        let raw_log = raw_log.map(|(queue, view)| RawLog::of_run(queue, view));
         let batches = start_batches(config, part, batches, (&listings, senders.first(), &now_ns))?;
         let source = SourceStart { senders, listings, port, now_ns, restored, raw_log };
         let (source_thread, source_end) = start_source(config, source)?;

@@ -31,7 +31,8 @@ pub const ENGINE_COMMAND: &str = "engine";
 /// The venue whose batches are taken.
 pub const BATCH_VENUE: Venue = Venue::NeutronDex;
 
-/// Events between the hub and the sink; each is at most one venue event, and the sink's own bound is in bytes.
+/// Events between the tape and the sink; each is at most one venue event. The sink takes them as they come, so that there
+/// are many only while its task is not run; the tape keeps the rest then, bounded in bytes.
 const SINK_QUEUE_MAX: usize = 4_096;
 
 /// The store cannot be opened.
@@ -252,6 +253,7 @@ pub fn writer_options(config: &Config) -> WriterOptions {
         batch_bytes: bytes(settings.batch_bytes),
         batch_age_ns: Some(settings.batch_age_ms.saturating_mul(1_000_000)),
         pending_bytes_max: bytes(settings.pending_bytes),
+        frames: config.frame_history(),
         replay: false,
     }
 }

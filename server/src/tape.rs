@@ -1,35 +1,37 @@
 //! The tape: the thread that owns hub and fan-out. Takes what the workers publish and what terminals ask for, in one
 //! order, and hands admitted changes to the store.
 //!
-//! Flow control: input bytes are given back to the credit only when the store's queue has taken what they became, so a
-//! store that falls behind slows the source instead of filling memory.
+//! Flow control: input bytes are given back to the credit with the step that they were part of. A store that falls behind
+//! holds nothing back; what waits for it is bounded where it waits ([`store_port`]).
 //!
 //! Never: a wait for a terminal or for the store.
 
+mod store_port;
 mod waiting;
+
+pub use store_port::StorePort;
 
 use crate::{
     bumps::Bumps,
     checkpoint::CheckpointTaker,
     fanout::{ConnectionId, Fanout, FanoutCounts, outbox::Outbox},
-    hub::{BookView, HeldView, Hub, HubInstrument, Look, Step},
+    hub::{BookView, HeldView, Hub, HubInstrument, Look},
     legs::{LegRow, LegSums},
     source::SourceControl,
     views::ViewTable,
 };
-use connectors::clickhouse::{child::PARENT_FLUSH_MAX, sink::SinkInput};
+use connectors::clickhouse::child::PARENT_FLUSH_MAX;
 use dataflow::{clock::CutClock, cut::LaneCounts, ingest::Credit, sink::SinkMessage};
 use hdrhistogram::Histogram;
 use market::{Directory, PairId, SymbolId, ViewId, ViewKey};
 use std::{
-    collections::VecDeque,
     sync::{
         Arc,
         mpsc::{Receiver, RecvTimeoutError, Sender},
     },
     time::{Duration, Instant},
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use waiting::Waiting;
 use wire::{ErrorCode, ToServer};
 
@@ -263,40 +265,6 @@ pub enum TapeEnd {
     Unfinished,
 }
 
-/// The hand-over to the store.
-struct StorePort {
-    queue: mpsc::Sender<SinkInput>,
-    backlog: VecDeque<SinkInput>,
-    /// Bytes of input whose changes are in the backlog.
-    owed: u64,
-}
-
-impl StorePort {
-    fn take(&mut self, step: &mut Step) {
-        self.backlog.extend(step.admitted.drain(..).map(SinkInput::Changes));
-        self.backlog.extend(step.admitted_trades.drain(..).map(SinkInput::Trade));
-        let through = step.through.drain(..).map(|(leg, place)| SinkInput::Through { leg, place });
-        self.backlog.extend(through);
-        self.owed += step.input_bytes;
-    }
-
-    /// Hands over what the queue takes; the bytes to be given back once nothing is left.
-    fn drain(&mut self) -> u64 {
-        while let Some(input) = self.backlog.pop_front() {
-            match self.queue.try_send(input) {
-                Ok(()) => {}
-                Err(mpsc::error::TrySendError::Full(input)) => {
-                    self.backlog.push_front(input);
-                    return 0;
-                }
-                // The sink's end is noticed where it is awaited; nothing of it is lost silently.
-                Err(mpsc::error::TrySendError::Closed(_)) => self.backlog.clear(),
-            }
-        }
-        std::mem::take(&mut self.owed)
-    }
-}
-
 /// What the tape's thread owns.
 pub struct Tape {
     /// State of all instruments.
@@ -311,8 +279,8 @@ pub struct Tape {
     pub credit: Arc<Credit>,
     /// Instruments.
     pub directory: Arc<Directory>,
-    /// The store's queue, if there is a store.
-    pub store: Option<mpsc::Sender<SinkInput>>,
+    /// The hand-over to the store, if there is a store.
+    pub store: Option<StorePort>,
     /// The source, for snapshots that are wanted.
     pub control: SourceControl,
     /// Takes checkpoints, if there shall be any.
@@ -348,8 +316,8 @@ fn noted(bumps: &mut Option<Bumps>, epochs: impl Iterator<Item = (SymbolId, u64)
 
 /// Runs the tape until it is stopped; to be called on a thread of its own.
 #[must_use]
-pub fn run(tape: Tape, inputs: &Receiver<TapeInput>) -> TapeEnd {
-    let port = tape.store.clone().map(|queue| StorePort { queue, backlog: VecDeque::new(), owed: 0 });
+pub fn run(mut tape: Tape, inputs: &Receiver<TapeInput>) -> TapeEnd {
+    let port = tape.store.take();
     // 1 us to 60 s with 3 significant figures, as all latencies here.
     let close_lag = Histogram::new_with_bounds(1, 60_000_000, 3).ok();
     let mut running = Running {
@@ -415,12 +383,12 @@ impl Running {
         let Some(port) = &mut self.port else { return true };
         let until = Instant::now() + HAND_OVER_MAX;
         loop {
-            self.tape.credit.release(port.drain());
-            if port.backlog.is_empty() {
+            port.drain();
+            if port.is_empty() {
                 return true;
             }
             if Instant::now() >= until {
-                tracing::error!(events = port.backlog.len(), "the store did not take the rest in time");
+                tracing::error!(events = port.waiting(), "the store did not take the rest in time");
                 return false;
             }
             std::thread::sleep(HAND_OVER_EVERY);
@@ -487,9 +455,9 @@ impl Running {
             self.legs.add(&step.legs);
             self.note_lag(step.cut);
             self.tape.control.request(&step.requests);
-            match &mut self.port {
-                Some(port) => port.take(&mut step),
-                None => self.tape.credit.release(step.input_bytes),
+            self.tape.credit.release(step.input_bytes);
+            if let Some(port) = &mut self.port {
+                port.take(&mut step, &self.tape.hub);
             }
             if self.tape.directory.len() != self.listed {
                 self.listed = self.tape.directory.len();
@@ -501,7 +469,7 @@ impl Running {
             }
         }
         if let Some(port) = &mut self.port {
-            self.tape.credit.release(port.drain());
+            port.drain();
         }
         if let Some(taker) = &mut self.tape.checkpoints {
             taker.step(&self.tape.hub);
@@ -567,7 +535,7 @@ impl Running {
             frontier_lag_ms: u64::try_from(self.frontier_lag().as_millis()).unwrap_or(u64::MAX),
             in_flight_bytes: self.tape.credit.in_flight(),
             credit_waits: self.tape.credit.waits(),
-            store_backlog: self.port.as_ref().map_or(0, |port| port.backlog.len()),
+            store_backlog: self.port.as_ref().map_or(0, StorePort::waiting),
             inconsistent: self.inconsistent,
             states,
         }

@@ -2,6 +2,11 @@
 //!
 //! Never: a wrapped number; a time beyond the column's range becomes the greatest that it holds.
 
+mod gap;
+
+pub(super) use gap::HistoryGapRow;
+pub use gap::{GapReason, HistoryGap, LeftOut};
+
 use crate::raw::{RawFrame, RawPayload};
 use clickhouse::{Row, types::UInt256};
 use market::{
@@ -21,11 +26,13 @@ pub enum Table {
     TickUpdates,
     /// Trades.
     Trades,
+    /// What the history lacks.
+    HistoryGaps,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::RawEvents, Self::TickUpdates, Self::Trades];
+    pub const ALL: [Self; 4] = [Self::RawEvents, Self::TickUpdates, Self::Trades, Self::HistoryGaps];
 
     /// The table's name.
     #[must_use]
@@ -34,6 +41,7 @@ impl Table {
             Self::RawEvents => "raw_events",
             Self::TickUpdates => "tick_updates",
             Self::Trades => "trades",
+            Self::HistoryGaps => "history_gaps",
         }
     }
 }
@@ -151,6 +159,8 @@ pub enum Rows {
     Ticks(Vec<TickUpdate>),
     /// Rows of [`Table::Trades`].
     Trades(Vec<TradeRecord>),
+    /// Rows of [`Table::HistoryGaps`].
+    Gaps(Vec<HistoryGap>),
 }
 
 impl Rows {
@@ -161,6 +171,7 @@ impl Rows {
             Table::RawEvents => Self::Raw(Vec::new()),
             Table::TickUpdates => Self::Ticks(Vec::new()),
             Table::Trades => Self::Trades(Vec::new()),
+            Table::HistoryGaps => Self::Gaps(Vec::new()),
         }
     }
 
@@ -171,6 +182,7 @@ impl Rows {
             Self::Raw(rows) => rows.len(),
             Self::Ticks(rows) => rows.len(),
             Self::Trades(rows) => rows.len(),
+            Self::Gaps(rows) => rows.len(),
         }
     }
 
@@ -191,6 +203,7 @@ impl Rows {
             Self::Raw(rows) => rows.iter().for_each(|row| row.put(&mut hash)),
             Self::Ticks(rows) => rows.iter().for_each(|row| row.put(&mut hash)),
             Self::Trades(rows) => rows.iter().for_each(|row| row.put(&mut hash)),
+            Self::Gaps(rows) => rows.iter().for_each(|row| row.put(&mut hash)),
         }
         super::fetch::hex(&hash.finalize()).into()
     }

@@ -1,22 +1,26 @@
-//! The driver of the writer: takes admitted changes from a bounded channel and performs the inserts and reads.
+//! The driver of the writer: takes admitted changes from a bounded channel and performs the inserts and reads. In a run it
+//! takes them at once, whatever the store does; inserts and reads are tasks beside it.
 //!
 //! Never: a decision; those are the writer's.
+
+mod alarm;
+mod view;
+
+pub use alarm::AGAIN_EVERY;
+pub use view::SinkView;
 
 use super::{
     address::ONE_BLOCK,
     read,
-    rows::{RawEvent, RawEventRow, Rows, TickUpdateRow, TradeRow},
-    writer::{Action, Batch, Counters, LiveKey, PushError, StoreWriter, Through},
+    rows::{HistoryGapRow, LeftOut, RawEvent, RawEventRow, Rows, TickUpdateRow, TradeRow},
+    writer::{Action, Batch, Counters, LiveKey, PushError, StoreWriter},
 };
 use crate::halt;
+use alarm::Alarm;
 use clickhouse::{Client, RowWrite};
 use foldhash::HashMap;
 use market::{AdmittedChanges, AdmittedTrade, Directory, Instrument, LegId, SymbolId, Version};
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 
 /// Longest wait for the store to take a piece of an insert; after it the attempt has failed and is repeated.
@@ -44,6 +48,33 @@ pub enum SinkInput {
         /// The place, the last one of its height.
         place: u64,
     },
+    /// Changes of an instrument that whoever gives them had to leave out: the sink asks for its whole book.
+    LeftOut {
+        /// The instrument.
+        symbol: SymbolId,
+        /// Which, by version.
+        left_out: LeftOut,
+    },
+    /// The same of trades, by their order; nothing is asked for.
+    TradesLeftOut {
+        /// The instrument.
+        symbol: SymbolId,
+        /// Which.
+        left_out: LeftOut,
+    },
+}
+
+impl SinkInput {
+    /// Bytes that it occupies while it waits, about.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let own = u64::try_from(size_of::<Self>()).unwrap_or(u64::MAX);
+        match self {
+            Self::Changes(changes) => own.saturating_add(changes.bytes()),
+            Self::Raw(event) => own.saturating_add(event.bytes()),
+            Self::Trade(_) | Self::Through { .. } | Self::LeftOut { .. } | Self::TradesLeftOut { .. } => own,
+        }
+    }
 }
 
 /// How the sink ends.
@@ -96,55 +127,11 @@ pub enum SinkError {
     },
 }
 
-/// The sink's state for metrics and for those who wait until something is durable.
-#[derive(Debug, Default)]
-pub struct SinkView {
-    inner: Mutex<ViewInner>,
-}
-
-#[derive(Debug, Default)]
-struct ViewInner {
-    counters: Counters,
-    durable: HashMap<SymbolId, Version>,
-    through: HashMap<LegId, Through>,
-    waits: u64,
-}
-
-impl SinkView {
-    /// The writer's counters as of its last step.
-    #[must_use]
-    pub fn counters(&self) -> Counters {
-        self.with(|inner| inner.counters.clone())
-    }
-
-    /// Version up to which everything of an instrument is in the store.
-    #[must_use]
-    pub fn durable(&self, symbol: SymbolId) -> Option<Version> {
-        self.with(|inner| inner.durable.get(&symbol).copied())
-    }
-
-    /// Up to where a leg's batch stream is in the store: what everything before its marks became, in their order.
-    #[must_use]
-    pub fn through(&self, leg: LegId) -> Through {
-        self.with(|inner| inner.through.get(&leg).copied().unwrap_or_default())
-    }
-
-    /// How often the source had to wait because the writer was full.
-    #[must_use]
-    pub fn waits(&self) -> u64 {
-        self.with(|inner| inner.waits)
-    }
-
-    fn with<T>(&self, use_inner: impl FnOnce(&mut ViewInner) -> T) -> T {
-        use_inner(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
 /// Writes everything that comes through the channel; ends when the channel closed and everything is in the store.
 /// `client` is that of [`super::StoreAddress::client`]; the schema must have been applied.
 ///
 /// # Errors
-/// [`SinkError`]. A store that fails is no error: it is tried again, and the source waits.
+/// [`SinkError`]. A store that fails is no error: it is tried again; a replay's source waits, a run's does not.
 pub async fn run_sink(
     client: Client,
     writer: StoreWriter,
@@ -162,6 +149,7 @@ pub async fn run_sink(
         waiting: VecDeque::new(),
         started: Instant::now(),
         shown: 0,
+        alarm: Alarm::default(),
     };
     let mut taken = Vec::with_capacity(TAKE_MAX);
     let mut flush_until: Option<Instant> = None;
@@ -220,6 +208,7 @@ struct Sink {
     started: Instant,
     /// The writer's step that the view shows.
     shown: u64,
+    alarm: Alarm,
 }
 
 impl Sink {
@@ -244,6 +233,8 @@ impl Sink {
             };
         }
         let counters = self.writer.counters(now_ns);
+        self.alarm.look(Instant::now(), &counters);
+        self.view.want(self.writer.take_wanted());
         let waits = u64::from(!self.waiting.is_empty());
         self.view.with(|view| {
             view.counters = counters;
@@ -277,6 +268,14 @@ impl Sink {
             }
             SinkInput::Raw(event) => self.writer.push_raw(now_ns, event),
             SinkInput::Through { leg, place } => self.writer.push_through(leg, place)?,
+            SinkInput::LeftOut { symbol, left_out } => {
+                let instrument = self.instrument(symbol)?;
+                self.writer.push_left_out(symbol, &instrument, left_out);
+            }
+            SinkInput::TradesLeftOut { symbol, left_out } => {
+                let instrument = self.instrument(symbol)?;
+                self.writer.push_trades_left_out(symbol, &instrument, left_out);
+            }
         }
         Ok(())
     }
@@ -305,7 +304,8 @@ impl Sink {
         match done {
             Done::Insert { token, outcome: Ok(()) } => self.writer.inserted(&token),
             Done::Insert { token, outcome: Err(error) } => {
-                tracing::warn!(%error, token, "an insert failed and is repeated");
+                // The alarm tells of it at once, and of its words every minute.
+                tracing::debug!(%error, token, "an insert failed and is repeated");
                 self.writer.failed(now_ns, &token, &error.to_string());
             }
             Done::Load { symbol, outcome: Ok(keys) } => self.writer.live_keys(now_ns, symbol, &keys),
@@ -326,7 +326,7 @@ impl Sink {
         let counters = self.writer.counters(self.now_ns());
         let waiting = u64::try_from(self.waiting.len()).unwrap_or(u64::MAX);
         SinkError::FlushTimedOut {
-            rows: counters.rows_pushed.saturating_sub(counters.rows_inserted).saturating_add(waiting),
+            rows: counters.rows_unconfirmed().saturating_add(waiting),
             seconds: options.flush_max.as_secs(),
             text: counters.last_error.unwrap_or_default(),
         }
@@ -338,6 +338,7 @@ async fn insert(client: Client, batch: Arc<Batch>) -> Done {
         Rows::Raw(rows) => send::<RawEventRow<'_>>(&client, &batch, rows.iter().map(Into::into)).await,
         Rows::Ticks(rows) => send::<TickUpdateRow<'_>>(&client, &batch, rows.iter().map(Into::into)).await,
         Rows::Trades(rows) => send::<TradeRow<'_>>(&client, &batch, rows.iter().map(Into::into)).await,
+        Rows::Gaps(rows) => send::<HistoryGapRow<'_>>(&client, &batch, rows.iter().map(Into::into)).await,
     };
     if outcome.is_ok() {
         halt::point(&format!("inserted-{}", batch.table.name()));

@@ -298,7 +298,7 @@ impl Driver {
             });
             return;
         }
-        if self.rebuilding {
+        if self.rebuilding || !self.store_has_room() {
             return;
         }
         if self.starts_rebuild() {
@@ -315,6 +315,12 @@ impl Driver {
             (None, None) => return,
         }
         self.late_next = !self.late_next;
+    }
+
+    /// Whether more may be made of the log: what was made of it waits for the store in memory, and the sink takes it all.
+    /// Each batch brings its mark with it, so what waits can always go on by itself.
+    fn store_has_room(&self) -> bool {
+        usize::try_from(self.view.stream_bytes()).is_ok_and(|bytes| bytes < self.options.memory_bytes)
     }
 
     fn deliver_next(&mut self, name: BatchName) {

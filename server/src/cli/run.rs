@@ -4,7 +4,7 @@
 
 use super::{Failure, Settings, runtime, start_log, venue};
 use crate::{
-    config::{Config, Live, SourceKind, live_text},
+    config::{Config, History, Live, SourceKind, live_text},
     exit::Exit,
     run,
 };
@@ -105,6 +105,7 @@ impl RunArgs {
             legs: self.legs,
             ws_url: self.ws_url.clone().unwrap_or_default(),
             rest_url: self.rest_url.clone().unwrap_or_default(),
+            history: History::default(),
         })
     }
 }
@@ -184,7 +185,15 @@ mod tests {
 
     fn live(venue: Venue, symbol: &str) -> Live {
         let instruments = vec![symbol.to_owned(), "ETHUSDT".to_owned()];
-        Live { venue, protocol: None, instruments, legs: 1, ws_url: String::new(), rest_url: String::new() }
+        Live {
+            venue,
+            protocol: None,
+            instruments,
+            legs: 1,
+            ws_url: String::new(),
+            rest_url: String::new(),
+            history: History::default(),
+        }
     }
 
     #[test]

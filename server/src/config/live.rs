@@ -2,7 +2,7 @@
 //!
 //! Never: credentials; public market data need none.
 
-use super::{error::Problems, secret::MASK, venue};
+use super::{History, error::Problems, secret::MASK, venue};
 use connectors::live::{
     LEGS_MAX, LiveVenue,
     address::{check_rest_url, check_socket_url},
@@ -47,6 +47,9 @@ pub struct Live {
     /// `http://` or `https://` base of its REST paths; empty = the venue's own.
     #[serde(default, serialize_with = "without_credentials")]
     pub rest_url: String,
+    /// `"every"` admitted change becomes a row, or of a tick the last one of each frame, `"frames"`.
+    #[serde(default)]
+    pub history: History,
 }
 
 const fn one() -> usize {

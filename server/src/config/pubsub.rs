@@ -34,6 +34,7 @@ pub struct PubSub {
     /// Bytes of them; 16 MiB more than `batch_bytes` to 4,294,967,296: the parts of one batch, and others beside.
     pub outstanding_bytes: usize,
     /// Bytes of batches in memory, unpacked; three times `batch_bytes` to 17,179,869,184. Beyond it the subscription waits.
+    /// Rows made of batches that wait for the store may occupy as much; beyond it no further batch is shown.
     pub memory_bytes: usize,
     /// Bytes of one batch, unpacked; 1,048,576 to 67,108,864.
     pub batch_bytes: usize,

@@ -2,7 +2,8 @@
 //!
 //! Never: credentials of a venue.
 
-use super::{error::Problems, venue};
+use super::{History, error::Problems, venue};
+use crate::store::BATCH_VENUE;
 use connectors::{
     simulator::{LEVELS_MAX, LEVELS_MIN, SIMULATED},
     venue_feed::number::{StepError, price_step, quantity_step},
@@ -52,11 +53,20 @@ pub struct Sim {
     pub updates_per_second: u64,
     /// Levels that a side of a book tends to; 20 to 600. It keeps between half and one and a half of it.
     pub book_levels: u32,
+    /// `"every"` admitted change becomes a row, or of a tick the last one of each frame, `"frames"`.
+    pub history: History,
 }
 
 impl Default for Sim {
     fn default() -> Self {
-        Self { seed: 1, pairs: 40, venues: SIMULATED.to_vec(), updates_per_second: 2000, book_levels: 200 }
+        Self {
+            seed: 1,
+            pairs: 40,
+            venues: SIMULATED.to_vec(),
+            updates_per_second: 2000,
+            book_levels: 200,
+            history: History::default(),
+        }
     }
 }
 
@@ -93,11 +103,14 @@ pub struct Capture {
     pub speed: f64,
     /// Start again at the end.
     pub repeat: bool,
+    /// `"every"` admitted change becomes a row, or of a tick the last one of each frame, `"frames"`; of a batch stream
+    /// `"every"` alone.
+    pub history: History,
 }
 
 impl Default for Capture {
     fn default() -> Self {
-        Self { files: Vec::new(), venue: None, speed: 1.0, repeat: false }
+        Self { files: Vec::new(), venue: None, speed: 1.0, repeat: false, history: History::default() }
     }
 }
 
@@ -106,6 +119,9 @@ impl Capture {
         problems.range("capture.speed", self.speed, 0.0..=1_000_000.0);
         let files = format_args!("{} files", self.files.len());
         problems.unless(self.files.len() <= 1024, "capture.files", &files, &"1024 files at most");
+        let of_batches = self.venue == Some(BATCH_VENUE) && self.history == History::Frames;
+        let limit = "every, of a batch stream: its rows are what its log says";
+        problems.unless(!of_batches, "capture.history", &"\"frames\"", &limit);
         if kind == SourceKind::Capture {
             let limit = "given where source.kind is \"capture\"";
             problems.unless(!self.files.is_empty(), "capture.files", &"[]", &limit);

@@ -34,8 +34,9 @@ pub struct Store {
     pub batch_bytes: usize,
     /// Milliseconds that a row waits for its insert; 1 to 60,000.
     pub batch_age_ms: u64,
-    /// Bytes that wait for the store; `batch_bytes` to 17,179,869,184. Beyond it the source waits,
-    /// which is counted.
+    /// Bytes of changes that wait for the store; `batch_bytes` to 17,179,869,184. Beyond it of every tick only the newest
+    /// change is kept, in twice as many bytes at the most, and the history is thinner, as `history_gaps` tells. An eighth
+    /// more is for trades, a quarter for messages of venues.
     pub pending_bytes: usize,
     /// Keep every message of a venue as it arrived, in `raw_events`.
     pub raw_venue_messages: bool,

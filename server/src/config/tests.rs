@@ -101,6 +101,7 @@ fn live_venues_can_be_given_as_text() {
         legs: 2,
         ws_url: "ws://127.0.0.1:9/x".to_owned(),
         rest_url: "http://127.0.0.1:9/y".to_owned(),
+        history: History::Every,
     };
     let live =
         [venue(market::Venue::KrakenSpot, &["BTC/USD", "ETH/USD"]), venue(market::Venue::BinanceSpot, &["A\"B"])];
@@ -392,4 +393,22 @@ fn a_password_given_wrongly_is_not_repeated() {
 #[test]
 fn a_cut_is_four_milliseconds_by_default() {
     assert_eq!(Config::default().pipeline.cut(), std::time::Duration::from_millis(4));
+}
+
+#[test]
+fn history_by_frames_is_a_venues_own_and_never_a_batch_streams() {
+    let live = "[source]\nkind = 'live'\n[[live]]\nvenue = 'kraken_spot'\ninstruments = ['BTC/USD']\nhistory = 'frames'\n\
+                [[live]]\nvenue = 'okx'\ninstruments = ['BTC-USDT']";
+    let frames = from_text(live).unwrap().frame_history().unwrap();
+    assert_eq!((frames.venues, frames.frame_ns), (vec![market::Venue::KrakenSpot], 40_000_000));
+    let sim = from_text("[sim]\nhistory = 'frames'\n[capture]\nhistory = 'frames'").unwrap();
+    assert_eq!(sim.frame_history().unwrap().venues, sim.sim.venues);
+    assert_eq!(Config::default().frame_history(), None);
+    for text in [
+        "[pubsub]\nhistory = 'frames'",
+        "[capture]\nvenue = 'neutron_dex'\nhistory = 'frames'",
+        "[sim]\nhistory = 'few'",
+    ] {
+        assert!(from_text(text).is_err(), "{text}");
+    }
 }

@@ -24,5 +24,6 @@ mod simulated;
 mod slow;
 mod standing;
 mod stop;
+mod store_behind;
 mod venues;
 mod watcher;

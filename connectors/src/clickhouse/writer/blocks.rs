@@ -17,7 +17,10 @@ use super::{
     options::{BLOCK_INSERTS_MAX, backoff_ns},
     queue::{Batch, Marks, raise},
 };
-use crate::clickhouse::rows::{Rows, Table, TickUpdate, block_token};
+use crate::clickhouse::{
+    rows::{Rows, Table, TickUpdate, block_token},
+    trouble::StoreState,
+};
 use foldhash::HashMap;
 use market::{LegId, SymbolId, Tranches, Venue, Version, batch::height_of};
 use std::{
@@ -77,6 +80,8 @@ struct Closed {
     under_way: bool,
     failures: u32,
     retry_at_ns: u64,
+    /// What the last failure says.
+    trouble: StoreState,
 }
 
 /// A place up to which everything was pushed, and what must be confirmed before it is.
@@ -270,10 +275,16 @@ impl Blocks {
         Some(closed.batch.rows.len())
     }
 
-    pub(super) fn retry(&mut self, now_ns: u64, token: &str) {
+    /// The worst that the last attempts say of the store.
+    pub(super) fn trouble(&self) -> StoreState {
+        self.closed.iter().map(|closed| closed.trouble).max().unwrap_or_default()
+    }
+
+    pub(super) fn retry(&mut self, now_ns: u64, token: &str, trouble: StoreState) {
         let failed = self.closed.iter_mut().find(|closed| closed.under_way && *closed.batch.token == *token);
         if let Some(closed) = failed {
             closed.under_way = false;
+            closed.trouble = trouble;
             closed.retry_at_ns = now_ns.saturating_add(backoff_ns(closed.failures));
             closed.failures = closed.failures.saturating_add(1);
         }
@@ -361,5 +372,17 @@ fn close(of: &BatchStream, height: u64, bucket: Bucket, mark: u64) -> Closed {
     });
     let token = block_token(of.venue, &of.stream, height, &rows);
     let batch = Arc::new(Batch { table: Table::TickUpdates, token, rows: Rows::Ticks(rows) });
-    Closed { number, leg: of.leg, mark, opened_ns, bytes, marks, batch, under_way: false, failures: 0, retry_at_ns: 0 }
+    Closed {
+        number,
+        leg: of.leg,
+        mark,
+        opened_ns,
+        bytes,
+        marks,
+        batch,
+        under_way: false,
+        failures: 0,
+        retry_at_ns: 0,
+        trouble: StoreState::Ready,
+    }
 }

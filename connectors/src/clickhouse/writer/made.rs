@@ -27,11 +27,11 @@ pub(super) struct Made {
     pub(super) leg: LegId,
     pub(super) whole: bool,
     pub(super) scale: Scale,
-    instrument: Arc<Instrument>,
-    venue_ns: u64,
-    received_ns: u64,
-    shown_ns: u64,
-    stream: Option<Arc<str>>,
+    pub(super) instrument: Arc<Instrument>,
+    pub(super) venue_ns: u64,
+    pub(super) received_ns: u64,
+    pub(super) shown_ns: u64,
+    pub(super) stream: Option<Arc<str>>,
     pub(super) rows: Vec<TickUpdate>,
 }
 
@@ -70,6 +70,28 @@ impl Made {
             made.rows.push(row);
         }
         Ok(made)
+    }
+
+    /// The event without its rows.
+    pub(super) fn without_rows(&self) -> Self {
+        Self { instrument: Arc::clone(&self.instrument), stream: self.stream.clone(), rows: Vec::new(), ..*self }
+    }
+
+    /// The beginning of an event of which this is a row; of no batch stream.
+    pub(super) fn of_row(row: TickUpdate, leg: LegId) -> Self {
+        Self {
+            symbol: row.instrument.id,
+            version: row.version,
+            leg,
+            whole: row.whole,
+            scale: row.scale,
+            instrument: Arc::clone(&row.instrument),
+            venue_ns: row.venue_ns,
+            received_ns: row.received_ns,
+            shown_ns: row.shown_ns,
+            stream: None,
+            rows: vec![row],
+        }
     }
 
     fn row(&self, side: Side, key: StoredKey, reserves: U256, version: Version) -> TickUpdate {

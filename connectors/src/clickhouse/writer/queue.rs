@@ -1,9 +1,14 @@
 //! The batches of one table: one that is filled, those that wait, and the one under way.
 //!
-//! Never: a batch that overtakes another of its table; rows of a batch that change after it got its token.
+//! A batch that was never tried can be taken back; one that was tried may be in the store, and stays as it is.
+//!
+//! Never: a batch that overtakes another of its queue; rows of a batch that change after it was first tried.
 
 use super::{WriterOptions, options::backoff_ns};
-use crate::clickhouse::rows::{Rows, Table, TickUpdate};
+use crate::clickhouse::{
+    rows::{Rows, Table, TickUpdate},
+    trouble::StoreState,
+};
 use foldhash::HashMap;
 use market::{SymbolId, Version};
 use std::{collections::VecDeque, sync::Arc};
@@ -34,8 +39,19 @@ struct Closed {
     bytes: u64,
     opened_ns: u64,
     marks: Marks,
-    /// It is the last of the batches that were filled together.
-    completes: bool,
+    /// Number of the batch; those that were filled together have one.
+    number: u64,
+    /// Batches of gaps that must be confirmed before it is tried.
+    after_gaps: u64,
+    tried: bool,
+}
+
+/// What was taken back of a batch that was never tried.
+#[derive(Debug)]
+pub(super) struct TakenBack {
+    pub(super) rows: Rows,
+    pub(super) marks: Marks,
+    pub(super) opened_ns: u64,
 }
 
 #[derive(Debug)]
@@ -50,14 +66,16 @@ pub(super) struct TableQueue {
     marks: Marks,
     /// Number of the batch that is being filled.
     number: u64,
-    /// How many filled batches were confirmed.
-    done: u64,
+    /// See [`Closed::after_gaps`], of the open batch.
+    after_gaps: u64,
     closed: VecDeque<Closed>,
     closed_bytes: u64,
     /// The first closed batch is under way.
     under_way: bool,
     failures: u32,
     retry_at_ns: u64,
+    /// What the last failure says.
+    trouble: StoreState,
 }
 
 impl TableQueue {
@@ -71,24 +89,30 @@ impl TableQueue {
             opened_ns: None,
             marks: Marks::default(),
             number: 0,
-            done: 0,
+            after_gaps: 0,
             closed: VecDeque::new(),
             closed_bytes: 0,
             under_way: false,
             failures: 0,
             retry_at_ns: 0,
+            trouble: StoreState::Ready,
         }
+    }
+
+    pub(super) fn table(&self) -> Table {
+        self.table
     }
 
     pub(super) fn open_number(&self) -> u64 {
         self.number
     }
 
+    /// Batches with numbers below this are confirmed, or were taken back.
     pub(super) fn done(&self) -> u64 {
-        self.done
+        self.closed.front().map_or(self.number, |closed| closed.number)
     }
 
-    /// How many batches must be confirmed for all that was added so far.
+    /// What [`TableQueue::done`] must reach for all that was added so far.
     pub(super) fn needed(&self) -> u64 {
         self.number + u64::from(self.opened_ns.is_some())
     }
@@ -99,6 +123,10 @@ impl TableQueue {
 
     pub(super) fn is_idle(&self) -> bool {
         self.opened_ns.is_none() && self.closed.is_empty()
+    }
+
+    pub(super) fn has_closed(&self) -> bool {
+        !self.closed.is_empty()
     }
 
     pub(super) fn oldest_ns(&self) -> Option<u64> {
@@ -112,8 +140,9 @@ impl TableQueue {
             (Rows::Raw(open), Rows::Raw(rows)) => open.extend(rows),
             (Rows::Ticks(open), Rows::Ticks(rows)) => open.extend(rows),
             (Rows::Trades(open), Rows::Trades(rows)) => open.extend(rows),
+            (Rows::Gaps(open), Rows::Gaps(rows)) => open.extend(rows),
             // Each table's rows come from one place that knows their kind.
-            (Rows::Raw(_) | Rows::Ticks(_) | Rows::Trades(_), _) => debug_assert!(false),
+            (Rows::Raw(_) | Rows::Ticks(_) | Rows::Trades(_) | Rows::Gaps(_), _) => debug_assert!(false),
         }
         self.open_bytes += bytes;
         if let Some((symbol, version)) = mark {
@@ -134,20 +163,55 @@ impl TableQueue {
         let apart = std::mem::take(&mut self.apart);
         let mut bytes = std::mem::take(&mut self.open_bytes);
         let mut marks = std::mem::take(&mut self.marks);
-        self.number += 1;
         self.closed_bytes += bytes;
-        if !apart.is_empty() {
-            self.push(rows, std::mem::take(&mut bytes), opened_ns, Marks::default(), false);
-            self.push(Rows::Ticks(apart), 0, opened_ns, std::mem::take(&mut marks), true);
-            return;
+        if apart.is_empty() {
+            self.push(rows, bytes, opened_ns, marks);
+        } else {
+            self.push(rows, std::mem::take(&mut bytes), opened_ns, Marks::default());
+            self.push(Rows::Ticks(apart), 0, opened_ns, std::mem::take(&mut marks));
         }
-        self.push(rows, bytes, opened_ns, marks, true);
+        self.number += 1;
+        self.after_gaps = 0;
     }
 
-    fn push(&mut self, rows: Rows, bytes: u64, opened_ns: u64, marks: Marks, completes: bool) {
+    fn push(&mut self, rows: Rows, bytes: u64, opened_ns: u64, marks: Marks) {
         let token = rows.token(self.table, &self.stream);
         let batch = Arc::new(Batch { table: self.table, token, rows });
-        self.closed.push_back(Closed { batch, bytes, opened_ns, marks, completes });
+        let (number, after_gaps) = (self.number, self.after_gaps);
+        self.closed.push_back(Closed { batch, bytes, opened_ns, marks, number, after_gaps, tried: false });
+    }
+
+    /// Lets the open batch wait until `done` of the gaps has reached this.
+    pub(super) fn wait_for_gaps(&mut self, needed: u64) {
+        self.after_gaps = self.after_gaps.max(needed);
+    }
+
+    /// Takes back the oldest batch that was never tried, or all of what is open if there is none.
+    fn take_back(&mut self) -> Option<TakenBack> {
+        // What was tried stands first.
+        let at = usize::from(self.closed.front().is_some_and(|closed| closed.tried));
+        if let Some(closed) = self.closed.remove(at) {
+            self.closed_bytes = self.closed_bytes.saturating_sub(closed.bytes);
+            let rows = Arc::try_unwrap(closed.batch).map_or_else(|shared| shared.rows.clone(), |batch| batch.rows);
+            return Some(TakenBack { rows, marks: closed.marks, opened_ns: closed.opened_ns });
+        }
+        let opened_ns = self.opened_ns.take()?;
+        let rows = std::mem::replace(&mut self.open, Rows::none(self.table));
+        self.open_bytes = 0;
+        self.after_gaps = 0;
+        // Whoever waits for this number must see it pass.
+        self.number += 1;
+        Some(TakenBack { rows, marks: std::mem::take(&mut self.marks), opened_ns })
+    }
+
+    /// Takes back all that was never tried, the oldest first.
+    pub(super) fn take_all_back(&mut self) -> Vec<TakenBack> {
+        std::iter::from_fn(|| self.take_back()).collect()
+    }
+
+    /// Takes back what is oldest and was never tried until no more than so many bytes wait, or nothing more can be taken.
+    pub(super) fn shorten(&mut self, bytes_max: u64) -> Vec<TakenBack> {
+        std::iter::from_fn(|| if self.bytes() > bytes_max { self.take_back() } else { None }).collect()
     }
 
     pub(super) fn close_if_large(&mut self, options: &WriterOptions) {
@@ -181,14 +245,15 @@ impl TableQueue {
         any
     }
 
-    /// The next batch to insert, if none is under way and its time has come.
-    pub(super) fn start(&mut self, now_ns: u64) -> Option<Arc<Batch>> {
+    /// The next batch to insert, if none is under way, its time has come, and the gaps that it waits for are confirmed.
+    pub(super) fn start(&mut self, now_ns: u64, gaps_done: u64) -> Option<Arc<Batch>> {
         if self.under_way || now_ns < self.retry_at_ns {
             return None;
         }
-        let batch = Arc::clone(&self.closed.front()?.batch);
+        let next = self.closed.front_mut().filter(|closed| closed.after_gaps <= gaps_done)?;
+        next.tried = true;
         self.under_way = true;
-        Some(batch)
+        Some(Arc::clone(&next.batch))
     }
 
     fn is_under_way(&self, token: &str) -> bool {
@@ -203,22 +268,28 @@ impl TableQueue {
         self.under_way = false;
         self.failures = 0;
         self.retry_at_ns = 0;
+        self.trouble = StoreState::Ready;
         self.complete(durable)
     }
 
     fn complete(&mut self, durable: &mut HashMap<SymbolId, Version>) -> Option<usize> {
         let closed = self.closed.pop_front()?;
         self.closed_bytes = self.closed_bytes.saturating_sub(closed.bytes);
-        self.done += u64::from(closed.completes);
         for (symbol, version) in closed.marks {
             raise(durable, symbol, version);
         }
         Some(closed.batch.rows.len())
     }
 
-    pub(super) fn retry(&mut self, now_ns: u64, token: &str) {
+    /// What the last attempt says of the store; `Ready` if it was confirmed.
+    pub(super) fn trouble(&self) -> StoreState {
+        self.trouble
+    }
+
+    pub(super) fn retry(&mut self, now_ns: u64, token: &str, trouble: StoreState) {
         if self.is_under_way(token) {
             self.under_way = false;
+            self.trouble = trouble;
             self.retry_at_ns = now_ns.saturating_add(backoff_ns(self.failures));
             self.failures = self.failures.saturating_add(1);
         }

@@ -3,6 +3,8 @@
 //! Never: the wall clock, or a store.
 
 mod blocks;
+mod overload;
+mod random;
 
 use super::*;
 use crate::clickhouse::rows::StoredKey;
@@ -163,7 +165,8 @@ fn reports_about_something_else_change_nothing() {
 #[test]
 fn it_is_full_at_its_bound_and_forgets_nothing() {
     let row_bytes = count(size_of::<TickUpdate>());
-    let mut writer = writer(WriterOptions { pending_bytes_max: 4 * row_bytes, ..small(2) });
+    let options = WriterOptions { batch_rows: 2, pending_bytes_max: 4 * row_bytes, ..WriterOptions::replay() };
+    let mut writer = writer(options);
     writer.push_changes(0, &delta(0, 1), &instrument(0)).unwrap();
     assert!(!writer.is_full());
     writer.push_changes(0, &delta(0, 2), &instrument(0)).unwrap();
@@ -216,7 +219,7 @@ fn what_changed_after_the_whole_book_gets_no_tombstone() {
 
 #[test]
 fn a_message_goes_ahead_of_what_was_made_of_it_and_counts_as_waiting() {
-    let mut writer = writer(WriterOptions { pending_bytes_max: 1_000, ..WriterOptions::default() });
+    let mut writer = writer(WriterOptions { pending_bytes_max: 1_000, ..WriterOptions::replay() });
     writer.push_changes(0, &delta(0, 1), &instrument(0)).unwrap();
     writer.push_raw(0, raw(1, b"one"));
     let small = writer.pending_bytes();

@@ -244,17 +244,38 @@ fn a_book_asks_again_once_a_late_block_was_written_below_the_last_one() {
 
 #[test]
 fn it_is_never_full_of_a_block_whose_end_has_to_come_first() {
-    for options in [WriterOptions::default(), WriterOptions::replay()] {
-        let mut writer = dex_writer(WriterOptions { pending_bytes_max: 1, ..options });
-        assert!(!writer.is_full());
-        push(&mut writer, &block(0, 5, &[(1, 10, 1)]));
-        push(&mut writer, &whole(0, 5, &[(11, 1)]));
-        assert_eq!((writer.is_full(), writer.pending_bytes() > 1), (false, true));
-        mark(&mut writer, 5);
-        assert!(writer.is_full());
-        confirm(&mut writer);
-        assert!(writer.is_full(), "live keys are to be read");
+    let mut writer = dex_writer(WriterOptions { pending_bytes_max: 1, ..WriterOptions::replay() });
+    assert!(!writer.is_full());
+    push(&mut writer, &block(0, 5, &[(1, 10, 1)]));
+    push(&mut writer, &whole(0, 5, &[(11, 1)]));
+    assert_eq!((writer.is_full(), writer.pending_bytes() > 1), (false, true));
+    mark(&mut writer, 5);
+    assert!(writer.is_full());
+    confirm(&mut writer);
+    assert!(writer.is_full(), "live keys are to be read");
+}
+
+#[test]
+fn nothing_of_a_batch_stream_is_left_out_whatever_waits() {
+    let mut writer = dex_writer(WriterOptions { pending_bytes_max: 1, ..WriterOptions::default() });
+    push(&mut writer, &whole(0, 4, &[(11, 1)]));
+    for height in 5..50 {
+        push(&mut writer, &block(0, height, &[(1, 10, height), (2, 10, height + 1)]));
+        mark(&mut writer, height);
     }
+    let counters = writer.counters(0);
+    assert!(!writer.is_full());
+    assert_eq!((counters.overloads, counters.changes_left_out), (0, 0));
+    assert_eq!((counters.stream_bytes, counters.pending_bytes), (writer.stream_bytes(), writer.stream_bytes()));
+    assert!(counters.stream_bytes > 90 * count(size_of::<TickUpdate>()), "whoever reads the log must see it");
+    assert_eq!(writer.poll(0), Some(Action::LoadLiveKeys(SymbolId(0))));
+    writer.live_keys(0, SymbolId(0), &[]);
+    for _ in 5..50 {
+        assert_eq!(rows(&confirm(&mut writer)).len(), 2);
+    }
+    writer.flush();
+    assert_eq!(rows(&confirm(&mut writer)).len(), 1);
+    assert_eq!((through(&mut writer).1, writer.stream_bytes()), (49, 0));
 }
 
 #[test]
