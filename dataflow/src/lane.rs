@@ -17,12 +17,13 @@ mod timers;
 
 use crate::{
     clock::CutClock,
+    copy::BookCopy,
     cut::{LaneCut, PriorityUpdate},
     priority::PriorityBoard,
 };
 use instrument::Instrument;
 use legs::Legs;
-use market::{Best, Body, Event, FeedState, LegId, PairId, SymbolId, guard::Limits};
+use market::{Ask, Best, Body, Event, FeedState, LegId, PairId, SymbolId, guard::Limits};
 use std::sync::Arc;
 use tally::Tally;
 use timers::Timers;
@@ -73,6 +74,8 @@ pub struct Lane {
     /// The board's number of wishes when it was last looked at.
     wishes: u64,
     ahead: Vec<PriorityUpdate>,
+    /// What audits have asked for since the last close.
+    asked: Vec<(SymbolId, Ask)>,
 }
 
 impl Lane {
@@ -93,6 +96,7 @@ impl Lane {
             board: None,
             wishes: 0,
             ahead: Vec::new(),
+            asked: Vec::new(),
         }
     }
 
@@ -133,6 +137,7 @@ impl Lane {
             Body::Filled => self.legs.incomplete(event.leg, false, &mut self.dirty),
             Body::Through(place) => self.passed(event.leg, place, event.route == 0),
             Body::End => {}
+            Body::Copy(ask) => self.asked.push((event.symbol, ask)),
             Body::Listing(listing) => {
                 let at = index(event.symbol);
                 if self.instruments.len() <= at {
@@ -266,6 +271,10 @@ impl Lane {
         }
         dirty.clear();
         self.dirty = dirty;
+        for (symbol, ask) in self.asked.drain(..) {
+            let instrument = self.instruments.get(index(symbol)).and_then(Option::as_ref);
+            out.copies.push(instrument.map_or_else(|| BookCopy::unknown(ask.ticket, symbol), |known| known.copy(ask)));
+        }
         out.through.append(&mut self.through);
         self.tally.close(out);
     }

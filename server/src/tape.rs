@@ -15,7 +15,7 @@ use crate::{
     source::SourceControl,
 };
 use connectors::clickhouse::{child::PARENT_FLUSH_MAX, sink::SinkInput};
-use dataflow::{clock::CutClock, cut::LaneCounts, ingest::Credit, sink::SinkMessage};
+use dataflow::{clock::CutClock, copy::BookCopy, cut::LaneCounts, ingest::Credit, sink::SinkMessage};
 use hdrhistogram::Histogram;
 use market::{Directory, SymbolId};
 use std::{
@@ -263,6 +263,8 @@ pub struct Tape {
     pub checkpoints: Option<CheckpointTaker>,
     /// Where new epochs are noted before they are shown; none where nothing outlives the process.
     pub bumps: Option<Bumps>,
+    /// Where the answers to an audit go, if there are audits.
+    pub copies: Option<mpsc::Sender<BookCopy>>,
     /// How far the frontier may lag.
     pub lag: LagBounds,
 }
@@ -418,6 +420,7 @@ impl Running {
             self.legs.add(&step.legs);
             self.note_lag(step.cut);
             self.tape.control.request(&step.requests);
+            self.answer_audit(&mut step.copies);
             match &mut self.port {
                 Some(port) => port.take(&mut step),
                 None => self.tape.credit.release(step.input_bytes),
@@ -438,6 +441,16 @@ impl Running {
             taker.step(&self.tape.hub);
         }
         true
+    }
+
+    /// An audit waits for every answer and asks for no more than its channel holds; one that has given up misses nothing.
+    fn answer_audit(&self, copies: &mut Vec<BookCopy>) {
+        let Some(audit) = self.tape.copies.as_ref().filter(|_| !copies.is_empty()) else { return };
+        for copy in copies.drain(..) {
+            if audit.try_send(copy).is_err() {
+                tracing::debug!("an audit does not wait for an answer any longer");
+            }
+        }
     }
 
     /// The sum of the groups' subscriptions is the sum of the terminals'.

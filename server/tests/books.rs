@@ -71,6 +71,7 @@ impl Server {
             control: control.clone(),
             checkpoints: None,
             bumps: None,
+            copies: None,
             lag: LagBounds { alarm: Duration::MAX, exit: Duration::MAX },
         };
         let handle = TapeHandle::new(inputs);

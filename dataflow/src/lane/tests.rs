@@ -3,6 +3,7 @@
 //! Never: a wall clock; times are numbers that the test makes.
 
 mod batches;
+mod copies;
 mod legs;
 mod powers;
 mod returning;
@@ -30,6 +31,7 @@ struct Tape {
     through: Vec<(u64, LegId, u64)>,
     counts: LaneCounts,
     legs: BTreeMap<LegId, LegCounts>,
+    copies: Vec<(u64, BookCopy)>,
 }
 
 impl Tape {
@@ -52,6 +54,7 @@ impl Tape {
             through: Vec::new(),
             counts: LaneCounts::default(),
             legs: BTreeMap::new(),
+            copies: Vec::new(),
         }
     }
 
@@ -67,6 +70,7 @@ impl Tape {
             self.published.extend(out.instruments.into_iter().map(|instrument| (cut, instrument)));
             self.requests += out.requests.len();
             self.through.extend(out.through.iter().map(|(leg, place)| (cut, *leg, *place)));
+            self.copies.extend(out.copies.into_iter().map(|copy| (cut, copy)));
             self.counts.add(&out.counts);
             for (leg, more) in out.legs {
                 self.legs.entry(leg).or_default().add(&more);
