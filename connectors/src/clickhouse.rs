@@ -4,6 +4,7 @@
 //! Never: a decision about order, which is the guard's; a second way to reach an engine beside its HTTP interface.
 
 pub mod address;
+pub mod audit;
 pub mod batch_log;
 pub mod child;
 pub mod engine;
@@ -33,4 +34,4 @@ pub use restore::{BatchCursor, Kept, RestoreBatches, RestoreError, RestoredInstr
 pub use rows::{RawEvent, StoredKey};
 pub use schema::SchemaError;
 pub use sink::{SinkError, SinkInput, SinkOptions, SinkReport, SinkView, run_sink};
-pub use writer::{BatchStream, BatchStreams, Counters, LiveKey, PushError, StoreWriter, Through, WriterOptions};
+pub use writer::{BatchStream, BatchStreams, CorrectedTick, Correction, Counters, LiveKey, PushError, StoreWriter, Through, WriterOptions};

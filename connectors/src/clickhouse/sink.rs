@@ -6,7 +6,7 @@ use super::{
     address::ONE_BLOCK,
     read,
     rows::{RawEvent, RawEventRow, Rows, TickUpdateRow, TradeRow},
-    writer::{Action, Batch, Counters, LiveKey, PushError, StoreWriter, Through},
+    writer::{Action, Batch, Correction, Counters, LiveKey, PushError, StoreWriter, Through},
 };
 use crate::halt;
 use clickhouse::{Client, RowWrite};
@@ -37,6 +37,8 @@ pub enum SinkInput {
     Trade(AdmittedTrade),
     /// A message of a venue, where these are kept.
     Raw(RawEvent),
+    /// Ticks that an audit found wrong in the store.
+    Correction(Correction),
     /// A mark: everything of a leg's batch stream up to this place was given before.
     Through {
         /// The leg.
@@ -274,6 +276,10 @@ impl Sink {
             SinkInput::Trade(trade) => {
                 let instrument = self.instrument(trade.symbol)?;
                 self.writer.push_trade(now_ns, trade, &instrument);
+            }
+            SinkInput::Correction(correction) => {
+                let instrument = self.instrument(correction.symbol)?;
+                self.writer.push_correction(now_ns, correction, &instrument);
             }
             SinkInput::Raw(event) => self.writer.push_raw(now_ns, event),
             SinkInput::Through { leg, place } => self.writer.push_through(leg, place)?,

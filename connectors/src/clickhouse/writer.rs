@@ -4,6 +4,7 @@
 //! Never: input or output, a clock, a dropped row; a second insert into a table while one is under way.
 
 mod blocks;
+mod correction;
 mod made;
 mod options;
 mod queue;
@@ -11,6 +12,7 @@ mod queue;
 mod tests;
 
 pub use blocks::{BatchStream, BatchStreams, Through};
+pub use correction::{CorrectedTick, Correction};
 pub use made::LiveKey;
 pub use options::{
     BACKOFF_FIRST_NS, BACKOFF_MAX_NS, BATCH_AGE_NS, BATCH_BYTES, BATCH_ROWS, BLOCK_INSERTS_MAX, Counters, LOADS_MAX,
