@@ -5,6 +5,7 @@
 //!
 //! Never: an unknown key passed over, a setting without a limit, a password in print.
 
+mod audit;
 mod error;
 mod layers;
 mod live;
@@ -20,6 +21,7 @@ mod venue;
 #[cfg(test)]
 mod tests;
 
+pub use audit::Audit;
 pub use error::{ConfigError, ConfigProblem};
 pub use live::{Live, live_text};
 pub use log::{Log, LogFormat};
@@ -59,6 +61,8 @@ pub struct Config {
     pub pubsub: PubSub,
     /// ClickHouse.
     pub store: Store,
+    /// The audit of the store.
+    pub audit: Audit,
     /// The process's own log.
     pub log: Log,
     /// Assets and steps of instruments, whatever their venues say; at most as many as there can be instruments.
@@ -78,6 +82,7 @@ impl Default for Config {
             live: Vec::new(),
             pubsub: PubSub::default(),
             store: Store::default(),
+            audit: Audit::default(),
             log: Log::default(),
             instrument: Vec::new(),
         }
@@ -129,6 +134,7 @@ impl Config {
         let batches = self.source.kind == SourceKind::PubSub;
         self.pubsub.check(batches, self.store.enabled, &mut problems);
         self.store.check(&mut problems);
+        self.audit.check(&mut problems);
         self.log.check(&mut problems);
         source::check_instruments(&self.instrument, &mut problems);
         problems.into_result()

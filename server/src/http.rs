@@ -2,9 +2,11 @@
 //!
 //! Never: a number as a float; prices, quantities and sequences are text.
 
+mod audit;
 mod books;
 
 use crate::{
+    audit::AuditNumbers,
     batches::BatchNumbers,
     checkpoint::CheckpointView,
     legs::LegRow,
@@ -56,6 +58,8 @@ pub struct Shared {
     pub store: Option<Arc<SinkView>>,
     /// The batch stream's numbers, if there is one.
     pub batches: Option<Arc<BatchNumbers>>,
+    /// The audits' numbers, if there are audits.
+    pub audit: Option<Arc<AuditNumbers>>,
     /// What is known of the checkpoints.
     pub checkpoints: Arc<CheckpointView>,
     /// Everything is up.
@@ -86,6 +90,7 @@ pub fn router(shared: Shared) -> Router {
         .route("/v1/instruments", get(instruments))
         .route("/v1/legs", get(legs))
         .route("/v1/batches", get(batches))
+        .route("/v1/audit", get(audit::audit))
         .route("/v1/books/{*instrument}", get(books::book))
         .route("/v1/stream", get(stream))
         .fallback(|| async { failure(StatusCode::NOT_FOUND, "no such path") })
@@ -145,6 +150,7 @@ async fn index(State(shared): State<Shared>) -> String {
          /v1/instruments         all instruments\n\
          /v1/legs                connections to venues: who is first, by how much\n\
          /v1/batches             the batch stream: where it stands, what is missing\n\
+         /v1/audit               the last audit of the store, and what audits found\n\
          /v1/books/VENUE/SYMBOL  one book, e.g. /v1/books/binance_spot/BTCUSDT?depth=10 (%3C %3E for < >)\n\
          /metrics                Prometheus\n\
          /healthz /readyz        liveness and readiness\n",
@@ -183,8 +189,8 @@ async fn metrics(State(shared): State<Shared>) -> Response {
     let counters = shared.store.as_ref().map(|view| (view.counters(), view.waits()));
     let store = counters.as_ref().map(|(counters, waits)| (counters, *waits));
     let checkpoints = (&*shared.checkpoints, unix_ns());
-    let batches = shared.batches.as_deref();
-    match metrics::text(Numbers { tape: &tape, source: shared.source.numbers(), store, batches, checkpoints }) {
+    let (source, batches, audit) = (shared.source.numbers(), shared.batches.as_deref(), shared.audit.as_deref());
+    match metrics::text(Numbers { tape: &tape, source, store, batches, audit, checkpoints }) {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
         Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }

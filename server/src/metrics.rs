@@ -3,13 +3,16 @@
 //! Never: a number kept twice.
 
 use crate::{
+    audit::{AuditNumbers, Skip},
     batches::BatchNumbers,
     checkpoint::CheckpointView,
     legs::LegRow,
     source::{SourceNumbers, SourceView},
     tape::TapeStats,
 };
-use connectors::{clickhouse::Counters, live::numbers::VenueNumbers, venue_feed::FeedCounts};
+use connectors::{
+    clickhouse::{Counters, audit::Verdict},
+    live::numbers::VenueNumbers, venue_feed::FeedCounts};
 use market::FeedState;
 use prometheus::{Encoder, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 use std::sync::{Arc, atomic::Ordering::Relaxed};
@@ -30,6 +33,8 @@ pub struct Numbers<'a> {
     pub store: Option<(&'a Counters, u64)>,
     /// The batch stream, if there is one.
     pub batches: Option<&'a BatchNumbers>,
+    /// The audits, if there are any.
+    pub audit: Option<&'a AuditNumbers>,
     /// The checkpoints, and the present in Unix nanoseconds.
     pub checkpoints: (&'a CheckpointView, u64),
 }
@@ -93,6 +98,9 @@ pub fn text(numbers: Numbers<'_>) -> Result<String, MetricsError> {
     }
     if let Some(batches) = numbers.batches {
         page.batches(batches)?;
+    }
+    if let Some(audit) = numbers.audit {
+        page.audit(audit, now_ns)?;
     }
     let mut out = Vec::new();
     TextEncoder::new().encode(&page.registry.gather(), &mut out)?;
@@ -223,6 +231,30 @@ impl Page {
         self.gauges("sprag_batch_stream", "State of the batch stream", "what", &values)
     }
 
+    fn audit(&self, audit: &AuditNumbers, now_ns: u64) -> Result<(), prometheus::Error> {
+        let view = audit.view();
+        let ticks = [("compared", view.compared), ("skipped", view.skipped_ticks), ("corrected", view.corrected)];
+        self.counters("sprag_audit_ticks_total", "What became of ticks in audits", "what", &ticks)?;
+        let divergent: Vec<_> = Verdict::ALL.iter().map(|verdict| verdict.name()).zip(view.divergent).collect();
+        let help = "Ticks of which live book and store differed";
+        self.counters("sprag_audit_divergent_ticks_total", help, "verdict", &divergent)?;
+        let events = [("audits", view.audits), ("failures", view.failures), ("unkept_evidence", view.unkept)];
+        self.counters("sprag_audit_events_total", "What happened in audits", "event", &events)?;
+        let skipped: Vec<_> = Skip::ALL.iter().map(|reason| reason.name()).zip(view.skipped).collect();
+        let help = "Times that an instrument could not be compared";
+        self.counters("sprag_audit_skipped_instruments_total", help, "reason", &skipped)?;
+        let last = view.last.clone().unwrap_or_default();
+        let values = [
+            ("age_seconds", now_ns.saturating_sub(view.since_ns) / 1_000_000_000),
+            ("duration_ms", view.duration_ms()),
+            ("instruments", u64::from(last.instruments)),
+            ("compared_ticks", last.compared_ticks),
+            ("divergent_ticks", last.divergent_ticks),
+            ("divergent_ppm", view.divergent_ppm()),
+        ];
+        self.gauges("sprag_audit", "The last audit", "what", &values)
+    }
+
     fn store(&self, counters: &Counters, waits: u64) -> Result<(), prometheus::Error> {
         self.counters(
             "sprag_store_events_total",
@@ -264,7 +296,9 @@ mod tests {
         let view = CheckpointView::default();
         let batches = BatchNumbers::default();
         let (store, batches) = (Some((&counters, 3)), Some(&batches));
-        let numbers = Numbers { tape: &tape, source: &source, store, batches, checkpoints: (&view, 0) };
+        let audit = AuditNumbers::since(0);
+        let (audit, checkpoints) = (Some(&audit), (&view, 7_000_000_000));
+        let numbers = Numbers { tape: &tape, source: &source, store, batches, audit, checkpoints };
         let text = text(numbers).unwrap();
         for line in [
             r#"sprag_lane_events_total{event="regressions"} 0"#,
@@ -272,6 +306,9 @@ mod tests {
             r#"sprag_batch_stream{what="hole"} 0"#,
             r#"sprag_fanout_events_total{event="priority_gaps"} 0"#,
             r#"sprag_store_events_total{event="source_waits"} 3"#,
+            r#"sprag_audit_divergent_ticks_total{verdict="store_wrong"} 0"#,
+            r#"sprag_audit_skipped_instruments_total{reason="not_durable"} 0"#,
+            r#"sprag_audit{what="age_seconds"} 7"#,
             r#"sprag_instruments{state="GAPPED"} 0"#,
             r#"sprag_checkpoint_events_total{event="written"} 0"#,
             r#"sprag_leg_events_total{event="messages",leg="a",venue="binance_spot"} 7"#,

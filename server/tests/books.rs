@@ -83,6 +83,7 @@ impl Server {
             source: control,
             store: None,
             batches: None,
+            audit: None,
             checkpoints: Arc::default(),
             ready: Arc::new(AtomicBool::new(true)),
             lag_max: Duration::MAX,

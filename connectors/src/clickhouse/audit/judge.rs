@@ -7,7 +7,7 @@ use foldhash::HashMap;
 use market::{FeedState, Scale, SymbolId, U256, Version};
 
 /// Ticks of which something is remembered from one audit to the next; beyond it the next audit begins anew with them.
-pub const REMEMBERED_MAX: usize = 10_000;
+pub(super) const REMEMBERED_MAX: usize = 10_000;
 
 /// What `tick_updates` says last of a tick, at a version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
