@@ -6,6 +6,7 @@
 pub mod address;
 pub mod analysts;
 pub mod backup;
+pub mod audit;
 pub mod batch_log;
 pub mod child;
 pub mod engine;
@@ -43,5 +44,6 @@ pub use schema::SchemaError;
 pub use sink::{SinkError, SinkInput, SinkOptions, SinkReport, SinkView, run_sink};
 pub use trouble::StoreState;
 pub use writer::{
-    BatchStream, BatchStreams, Counters, FrameHistory, LiveKey, PushError, StoreWriter, Through, WriterOptions,
+    BatchStream, BatchStreams, CorrectedTick, Correction, Counters, FrameHistory, LiveKey, PushError, StoreWriter, Through,
+    WriterOptions,
 };

@@ -2,6 +2,7 @@
 //!
 //! Never: a level that did not change over the cut, or a change without its versions.
 
+use crate::copy::BookCopy;
 use market::{
     AdmittedChanges, AdmittedTrade, Best, Book, Feed, LegId, Level, LevelChange, PairId, Quote, Scale, Side, SymbolId,
     Trade, Version, ViewKey, ViewValue,
@@ -24,6 +25,8 @@ pub struct LaneCut {
     pub through: Vec<(LegId, u64)>,
     /// What legs brought since then, of those that brought anything, by number.
     pub legs: Vec<(LegId, LegCounts)>,
+    /// What audits have asked for, as it is at the close.
+    pub copies: Vec<BookCopy>,
 }
 
 /// Leads of one leg that a cut tells one by one; their number and sum tell of all.

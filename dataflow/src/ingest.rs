@@ -137,6 +137,20 @@ impl FeedSender {
         Ok(())
     }
 
+    /// Hands over a batch if the feed has room for it now; gives it back if not.
+    ///
+    /// # Errors
+    /// [`Ended`] when the worker no longer takes any.
+    pub fn offer(&self, batch: Batch) -> Result<Option<Batch>, Ended> {
+        let full = match self.batches.try_send(batch) {
+            Ok(()) => None,
+            Err(TrySendError::Full(batch)) => Some(batch),
+            Err(TrySendError::Disconnected(_)) => return Err(Ended),
+        };
+        self.wake();
+        Ok(full)
+    }
+
     fn wake(&self) {
         if self.wake.armed.swap(true, SeqCst) {
             return;

@@ -18,13 +18,14 @@ mod views;
 
 use crate::{
     clock::CutClock,
+    copy::BookCopy,
     cut::{LaneCut, PriorityUpdate},
     priority::PriorityBoard,
     views::ViewRules,
 };
 use instrument::Instrument;
 use legs::Legs;
-use market::{Best, Body, Event, FeedState, LegId, PairId, SymbolId, guard::Limits};
+use market::{Ask, Best, Body, Event, FeedState, LegId, PairId, SymbolId, guard::Limits};
 use std::sync::Arc;
 use tally::Tally;
 use timers::Timers;
@@ -80,6 +81,8 @@ pub struct Lane {
     /// The standing views; none where none are kept.
     rules: ViewRules,
     parts: Vec<PartChange>,
+    /// What audits have asked for since the last close.
+    asked: Vec<(SymbolId, Ask)>,
 }
 
 impl Lane {
@@ -102,6 +105,7 @@ impl Lane {
             ahead: Vec::new(),
             rules: ViewRules::default(),
             parts: Vec::new(),
+            asked: Vec::new(),
         }
     }
 
@@ -153,6 +157,7 @@ impl Lane {
             Body::Filled => self.legs.incomplete(event.leg, false, &mut self.dirty),
             Body::Through(place) => self.passed(event.leg, place, event.route == 0),
             Body::End => {}
+            Body::Copy(ask) => self.asked.push((event.symbol, ask)),
             Body::Listing(listing) => {
                 let at = index(event.symbol);
                 if self.instruments.len() <= at {
@@ -286,6 +291,10 @@ impl Lane {
         }
         dirty.clear();
         self.dirty = dirty;
+        for (symbol, ask) in self.asked.drain(..) {
+            let instrument = self.instruments.get(index(symbol)).and_then(Option::as_ref);
+            out.copies.push(instrument.map_or_else(|| BookCopy::unknown(ask.ticket, symbol), |known| known.copy(ask)));
+        }
         out.through.append(&mut self.through);
         self.tally.close(out);
     }

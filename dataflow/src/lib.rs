@@ -18,6 +18,7 @@
 
 pub mod best;
 pub mod clock;
+pub mod copy;
 pub mod cut;
 pub mod graph;
 pub mod ingest;

@@ -124,6 +124,15 @@ pub struct Restored {
     pub heard_ns: u64,
 }
 
+/// What an audit asks of an instrument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ask {
+    /// Comes back with the answer.
+    pub ticket: u64,
+    /// Whether every live tick is wanted, or the version alone.
+    pub ticks: bool,
+}
+
 /// The kinds of event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Body {
@@ -146,6 +155,10 @@ pub enum Body {
     },
     /// The connector knows that its view of this instrument is wrong.
     Broken(BreakReason),
+    /// An audit wants to know what is shown of the instrument: its lane answers with the cut's close, and changes nothing.
+    Copy(Ask),
+    /// An audit found witnesses against what is shown of the instrument: it keeps its mark until a snapshot replaces it.
+    Doubted,
     /// The leg carried something, a heartbeat perhaps; sent to every lane.
     LegHeard,
     /// The leg's connection was opened, perhaps again; sent to every lane.

@@ -27,7 +27,7 @@ pub mod view;
 pub use admitted::{AdmittedChanges, AdmittedTrade};
 pub use book::Book;
 pub use decimal::{Decimal, DecimalError};
-pub use event::{Body, Delta, Event, LegId, Listing, Restored, RestoredTick, Sequence, Snapshot, Window};
+pub use event::{Ask, Body, Delta, Event, LegId, Listing, Restored, RestoredTick, Sequence, Snapshot, Window};
 pub use feed::{Feed, FeedState, Flags};
 pub use guard::Guard;
 pub use instrument::{Directory, Instrument, PairId, SymbolId};

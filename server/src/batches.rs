@@ -20,6 +20,7 @@ mod numbers;
 mod order;
 mod rebuild;
 mod tasks;
+mod wished;
 
 pub use numbers::{BatchNumbers, BatchState};
 
@@ -38,7 +39,7 @@ use connectors::{
 use dataflow::ingest::{Ended, FeedSender};
 use market::{Event, Instrument, LegId, Tranches, batch::BatchId};
 use std::{io, sync::Arc, thread, time::Duration};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// Why a batch cannot be taken. It goes to the dead letters with this reason, once it has been tried often enough.
 #[derive(Debug, thiserror::Error)]
@@ -169,6 +170,8 @@ pub struct BatchStart {
     pub now_ns: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// What is counted.
     pub numbers: Arc<BatchNumbers>,
+    /// Instruments whose books are in doubt, by their own spelling: they are wanted anew from the log.
+    pub wishes: Option<mpsc::Receiver<Box<str>>>,
 }
 
 /// The stream's thread.

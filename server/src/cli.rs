@@ -3,6 +3,7 @@
 //! Never: work of its own; each command is a module.
 
 mod backup;
+mod audit;
 mod dex_sim;
 mod dlq;
 mod engine;
@@ -79,6 +80,8 @@ enum Command {
     Why(why::WhyArgs),
     /// See the batches that could not be taken, and have them tried again.
     Dlq(dlq::DlqArgs),
+    /// See what the audits of the store compared and found.
+    Audit(audit::AuditArgs),
     /// See the batches that are missing, and accept a loss on record.
     Gaps(gaps::GapsArgs),
     /// Play the venues: serve a simulated market or captures over WebSocket and HTTP in the venues' own protocols, with
@@ -142,6 +145,7 @@ pub fn main() -> ExitCode {
         Command::Restore(args) => restore::restore(&args),
         Command::Why(args) => why::why(&args),
         Command::Dlq(args) => dlq::dlq(&args),
+        Command::Audit(args) => audit::audit(&args),
         Command::Gaps(args) => gaps::gaps(&args),
         Command::VenueSim(args) => venue_sim::venue_sim(args),
         Command::PubsubEmulator(args) => pubsub_emulator::pubsub_emulator(&args),

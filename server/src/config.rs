@@ -6,6 +6,7 @@
 //! Never: an unknown key passed over, a setting without a limit, a password in print.
 
 mod analysts;
+mod audit;
 mod error;
 mod http;
 mod history;
@@ -26,6 +27,7 @@ mod view;
 mod tests;
 
 pub use analysts::Analysts;
+pub use audit::Audit;
 pub use error::{ConfigError, ConfigProblem};
 pub use http::Http;
 pub use history::History;
@@ -75,6 +77,8 @@ pub struct Config {
     pub retention: Retention,
     /// Its listener for analysts.
     pub analysts: Analysts,
+    /// The audit of the store.
+    pub audit: Audit,
     /// The process's own log.
     pub log: Log,
     /// Standing views; at most 32.
@@ -100,6 +104,7 @@ impl Default for Config {
             store: Store::default(),
             retention: Retention::default(),
             analysts: Analysts::default(),
+            audit: Audit::default(),
             log: Log::default(),
             view: Vec::new(),
             instrument: Vec::new(),
@@ -155,6 +160,7 @@ impl Config {
         self.store.check(&mut problems);
         self.retention.check(&mut problems);
         self.analysts.check(&mut problems);
+        self.audit.check(&mut problems);
         self.log.check(&mut problems);
         view::check_views(&self.view, &mut problems);
         source::check_instruments(&self.instrument, &mut problems);

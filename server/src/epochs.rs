@@ -222,6 +222,6 @@ fn free_block(records: &[Record], greatest: Option<u64>, least: u64) -> Result<u
 }
 
 /// This host's name, for whoever reads the table; empty where the system does not tell.
-fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }

@@ -3,6 +3,7 @@
 //! Never: a number as a float; prices, quantities and sequences are text.
 
 mod body;
+mod audit;
 mod books;
 mod format;
 mod numbers;
@@ -17,6 +18,7 @@ pub use reads::Reads;
 pub use stored::{StoreReads, StoredAnswer, StoredError};
 
 use crate::{
+    audit::AuditNumbers,
     batches::BatchNumbers,
     checkpoint::CheckpointView,
     legs::LegRow,
@@ -73,6 +75,8 @@ pub struct Shared {
     pub upkeep: Option<Arc<UpkeepNumbers>>,
     /// What readers of books share.
     pub reads: Arc<Reads>,
+    /// The audits' numbers, if there are audits.
+    pub audit: Option<Arc<AuditNumbers>>,
     /// What is known of the checkpoints.
     pub checkpoints: Arc<CheckpointView>,
     /// Everything is up.
@@ -108,6 +112,7 @@ pub fn router(shared: Shared) -> Router {
         .route("/v1/views/{view}/{*pair}", get(views::of_pair))
         .route("/v1/books/{*instrument}", get(books::books))
         .route("/v1/pairs/{*rest}", get(pairs::pairs))
+        .route("/v1/audit", get(audit::audit))
         .route("/v1/stream", get(stream))
         .fallback(|| async { failure(StatusCode::NOT_FOUND, "no such path") })
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&shared.reads), numbers::count))
@@ -167,6 +172,7 @@ async fn index(State(shared): State<Shared>) -> String {
          /v1/instruments         all instruments\n\
          /v1/legs                connections to venues: who is first, by how much\n\
          /v1/batches             the batch stream: where it stands, what is missing\n\
+         /v1/audit               the last audit of the store, and what audits found\n\
          /v1/books/VENUE/SYMBOL  one book, e.g. /v1/books/binance_spot/BTCUSDT?depth=10 (%3C %3E for < >)\n\
          /v1/views               standing views; /v1/views/VIEW of all pairs, /v1/views/VIEW/ASSET/ASSET of one\n\
          \x20 …/changes?since=V     what of it changed since version V; both also with source=store\n\
@@ -217,9 +223,9 @@ async fn metrics(State(shared): State<Shared>) -> Response {
     let counters = shared.store.as_ref().map(|view| (view.counters(), view.waits()));
     let store = counters.as_ref().map(|(counters, waits)| (counters, *waits));
     let checkpoints = (&*shared.checkpoints, unix_ns());
-    let batches = shared.batches.as_deref();
-    let (source, upkeep, http) = (shared.source.numbers(), shared.upkeep.as_deref(), &*shared.reads);
-    match metrics::text(Numbers { tape: &tape, source, store, upkeep, batches, checkpoints, http }) {
+    let (source, http, batches) = (shared.source.numbers(), &*shared.reads, shared.batches.as_deref());
+    let (upkeep, audit) = (shared.upkeep.as_deref(), shared.audit.as_deref());
+    match metrics::text(Numbers { tape: &tape, source, store, upkeep, batches, audit, checkpoints, http }) {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
         Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }

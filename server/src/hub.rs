@@ -16,6 +16,7 @@ pub use view::HeldView;
 use changes::{Changes, Told};
 use dataflow::{
     clock::CutClock,
+    copy::BookCopy,
     cut::{BookCut, InstrumentCut, LaneCounts, LaneCut, LegCounts},
     sink::SinkMessage,
 };
@@ -56,6 +57,8 @@ pub struct Step {
     pub legs: Vec<(LegId, LegCounts)>,
     /// Positions of log streams, by leg, up to which every change is in this step or in one before it.
     pub through: Vec<(LegId, u64)>,
+    /// What audits have asked for.
+    pub copies: Vec<BookCopy>,
     /// Bytes of input to be given back to the credit.
     pub input_bytes: u64,
     /// The active phase whose frame ends with this cut: to be closed before the next step.
@@ -194,6 +197,7 @@ impl Hub {
             step.counts.add(&part.counts);
             step.legs.append(&mut part.legs);
             step.through.append(&mut part.through);
+            step.copies.append(&mut part.copies);
         }
         // Each instrument has one lane, so this order does not depend on the number of workers.
         instruments.sort_by_key(|cut| cut.symbol);

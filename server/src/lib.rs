@@ -2,6 +2,7 @@
 //!
 //! Never: depended on by another crate of the product; only tests use it.
 
+pub mod audit;
 pub mod batches;
 pub mod bumps;
 pub mod checkpoint;

@@ -3,6 +3,7 @@
 //! Never: a number kept twice.
 
 use crate::{
+    audit::{AuditNumbers, Skip},
     batches::BatchNumbers,
     checkpoint::CheckpointView,
     http::Reads,
@@ -12,7 +13,7 @@ use crate::{
     upkeep::UpkeepNumbers,
 };
 use connectors::{
-    clickhouse::{Counters, StoreState},
+    clickhouse::{Counters, StoreState, audit::Verdict},
     live::numbers::VenueNumbers,
     venue_feed::FeedCounts,
 };
@@ -38,6 +39,8 @@ pub struct Numbers<'a> {
     pub upkeep: Option<&'a UpkeepNumbers>,
     /// The batch stream, if there is one.
     pub batches: Option<&'a BatchNumbers>,
+    /// The audits, if there are any.
+    pub audit: Option<&'a AuditNumbers>,
     /// The checkpoints, and the present in Unix nanoseconds.
     pub checkpoints: (&'a CheckpointView, u64),
     /// Requests over HTTP.
@@ -108,6 +111,9 @@ pub fn text(numbers: Numbers<'_>) -> Result<String, MetricsError> {
     }
     if let Some(batches) = numbers.batches {
         page.batches(batches)?;
+    }
+    if let Some(audit) = numbers.audit {
+        page.audit(audit, now_ns)?;
     }
     let mut out = Vec::new();
     TextEncoder::new().encode(&page.registry.gather(), &mut out)?;
@@ -257,6 +263,30 @@ impl Page {
         self.gauges("sprag_batch_stream", "State of the batch stream", "what", &values)
     }
 
+    fn audit(&self, audit: &AuditNumbers, now_ns: u64) -> Result<(), prometheus::Error> {
+        let view = audit.view();
+        let ticks = [("compared", view.compared), ("skipped", view.skipped_ticks), ("corrected", view.corrected)];
+        self.counters("sprag_audit_ticks_total", "What became of ticks in audits", "what", &ticks)?;
+        let divergent: Vec<_> = Verdict::ALL.iter().map(|verdict| verdict.name()).zip(view.divergent).collect();
+        let help = "Ticks of which live book and store differed";
+        self.counters("sprag_audit_divergent_ticks_total", help, "verdict", &divergent)?;
+        let events = [("audits", view.audits), ("failures", view.failures), ("unkept_evidence", view.unkept)];
+        self.counters("sprag_audit_events_total", "What happened in audits", "event", &events)?;
+        let skipped: Vec<_> = Skip::ALL.iter().map(|reason| reason.name()).zip(view.skipped).collect();
+        let help = "Times that an instrument could not be compared";
+        self.counters("sprag_audit_skipped_instruments_total", help, "reason", &skipped)?;
+        let last = view.last.clone().unwrap_or_default();
+        let values = [
+            ("age_seconds", now_ns.saturating_sub(view.since_ns) / 1_000_000_000),
+            ("duration_ms", view.duration_ms()),
+            ("instruments", u64::from(last.instruments)),
+            ("compared_ticks", last.compared_ticks),
+            ("divergent_ticks", last.divergent_ticks),
+            ("divergent_ppm", view.divergent_ppm()),
+        ];
+        self.gauges("sprag_audit", "The last audit", "what", &values)
+    }
+
     fn store(&self, counters: &Counters, waits: u64) -> Result<(), prometheus::Error> {
         self.counters(
             "sprag_store_events_total",
@@ -316,9 +346,9 @@ mod tests {
         let view = CheckpointView::default();
         let batches = BatchNumbers::default();
         let (store, batches) = (Some((&counters, 3)), Some(&batches));
-        let (upkeep, http) = (UpkeepNumbers::default(), Reads::default());
-        let (upkeep, checkpoints, http) = (Some(&upkeep), (&view, 0), &http);
-        let numbers = Numbers { tape: &tape, source: &source, store, upkeep, batches, checkpoints, http };
+        let (upkeep, http, audit) = (UpkeepNumbers::default(), Reads::default(), AuditNumbers::since(0));
+        let (upkeep, audit, checkpoints, http) = (Some(&upkeep), Some(&audit), (&view, 7_000_000_000), &http);
+        let numbers = Numbers { tape: &tape, source: &source, store, upkeep, batches, audit, checkpoints, http };
         let text = text(numbers).unwrap();
         for line in [
             r#"sprag_lane_events_total{event="regressions"} 0"#,
@@ -331,6 +361,9 @@ mod tests {
             r#"sprag_store_state{state="full"} 1"#,
             r#"sprag_store_state{state="ready"} 0"#,
             "sprag_store_full 1",
+            r#"sprag_audit_divergent_ticks_total{verdict="store_wrong"} 0"#,
+            r#"sprag_audit_skipped_instruments_total{reason="not_durable"} 0"#,
+            r#"sprag_audit{what="age_seconds"} 7"#,
             r#"sprag_instruments{state="GAPPED"} 0"#,
             r#"sprag_checkpoint_events_total{event="written"} 0"#,
             r#"sprag_http_waiting{what="change"} 0"#,

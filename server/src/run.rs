@@ -5,6 +5,7 @@
 //! Never: a source started before what it feeds is up; a part left running when another has failed.
 
 mod analysts;
+mod audit;
 mod batches;
 mod origin;
 
@@ -234,6 +235,7 @@ pub async fn run(
         upkeep: part.upkeep.as_ref().map(Upkeep::numbers),
         batches: numbers,
         reads: Arc::new(Reads::new(&config.http, part.store.as_ref().map(|store| store.address().client()))),
+        audit: pipeline.audit.as_ref().map(|audit| Arc::clone(&audit.numbers)),
         checkpoints,
         ready: Arc::new(AtomicBool::new(true)),
         lag_max: Duration::from_millis(config.pipeline.frontier_alarm_ms),
@@ -420,6 +422,7 @@ struct Pipeline {
     tape_end: oneshot::Receiver<TapeEnd>,
     source_end: SourceEnd,
     batches: Option<BatchSource>,
+    audit: Option<audit::AuditPart>,
     threads: Vec<thread::JoinHandle<()>>,
 }
 
@@ -443,6 +446,7 @@ impl Pipeline {
         let graph = GraphConfig { lane, ingest, best: true, views: views.rules(), priority: fanout.board() };
         let workers = graph::start(graph, receivers, inputs.clone())?;
 
+        let mut audit = audit::port(config, part);
         let (control, port) = source::control();
         let directory = Arc::clone(listings.directory());
         let hub = Hub::new(HubConfig {
@@ -475,6 +479,7 @@ impl Pipeline {
             control: control.clone(),
             checkpoints: taker,
             bumps: Some(bumps),
+            copies: audit.as_ref().map(|audit| audit.answers.clone()),
             lag: LagBounds {
                 alarm: Duration::from_millis(settings.frontier_alarm_ms),
                 exit: Duration::from_millis(settings.frontier_exit_ms),
@@ -484,12 +489,14 @@ impl Pipeline {
         let (tape_thread, tape_end) = start_tape(tape, inputs, taken)?;
         let raw_log = part.queue.clone().zip(part.view.clone()).filter(|_| config.store.raw_venue_messages);
         let raw_log = raw_log.map(|(queue, view)| RawLog::of_run(queue, view));
-        let batches = start_batches(config, part, batches, (&listings, senders.first(), &now_ns))?;
+        let wishes = audit.as_mut().and_then(|audit| audit.wishes.take());
+        let batches = start_batches(config, part, batches, (&listings, senders.first(), &now_ns, wishes))?;
+        let audit = audit::start(config, part, audit, (&listings, senders.first(), &now_ns, generation));
         let source = SourceStart { senders, listings, port, now_ns, restored, raw_log };
         let (source_thread, source_end) = start_source(config, source)?;
         let workers = spawn("workers", move || drop(workers))?;
         let threads = vec![source_thread, workers, tape_thread];
-        Ok(Self { tape: handle, control, tape_end, source_end, batches, threads })
+        Ok(Self { tape: handle, control, tape_end, source_end, batches, audit, threads })
     }
 
     /// Waits for the wish to stop, or for the first part that fails.
@@ -528,6 +535,9 @@ impl Pipeline {
 
     /// Ends source, workers and tape, then the store once it has everything.
     async fn end(mut self, part: StorePart) -> Result<(), RunError> {
+        if let Some(audit) = self.audit.take() {
+            audit.stop().await;
+        }
         self.control.stop();
         let tape = self.tape.clone();
         let mut threads = self.threads;
@@ -564,13 +574,13 @@ fn start_batches(
     config: &Config,
     part: &StorePart,
     begin: Option<BatchBegin>,
-    (listings, feed, now_ns): (&Arc<Listings>, Option<&FeedSender>, &Clock),
+    (listings, feed, now_ns, wishes): (&Arc<Listings>, Option<&FeedSender>, &Clock, Option<mpsc::Receiver<Box<str>>>),
 ) -> Result<Option<BatchSource>, RunError> {
     let (Some(begin), Some(store), Some(view), Some(feed)) = (begin, &part.store, &part.view, feed) else {
         return Ok(None);
     };
     let (listings, feed, view) = (Arc::clone(listings), feed.clone(), Arc::clone(view));
-    let ends = BatchEnds { listings, feed, view, now_ns: Arc::clone(now_ns) };
+    let ends = BatchEnds { listings, feed, view, now_ns: Arc::clone(now_ns), wishes };
     batches::start(config, store, begin, ends).map(Some)
 }
 

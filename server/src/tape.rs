@@ -21,7 +21,7 @@ use crate::{
     views::ViewTable,
 };
 use connectors::clickhouse::child::PARENT_FLUSH_MAX;
-use dataflow::{clock::CutClock, cut::LaneCounts, ingest::Credit, sink::SinkMessage};
+use dataflow::{clock::CutClock, copy::BookCopy, cut::LaneCounts, ingest::Credit, sink::SinkMessage};
 use hdrhistogram::Histogram;
 use market::{Directory, PairId, SymbolId, ViewId, ViewKey};
 use std::{
@@ -31,7 +31,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use waiting::Waiting;
 use wire::{ErrorCode, ToServer};
 
@@ -287,6 +287,8 @@ pub struct Tape {
     pub checkpoints: Option<CheckpointTaker>,
     /// Where new epochs are noted before they are shown; none where nothing outlives the process.
     pub bumps: Option<Bumps>,
+    /// Where the answers to an audit go, if there are audits.
+    pub copies: Option<mpsc::Sender<BookCopy>>,
     /// How far the frontier may lag.
     pub lag: LagBounds,
 }
@@ -455,6 +457,7 @@ impl Running {
             self.legs.add(&step.legs);
             self.note_lag(step.cut);
             self.tape.control.request(&step.requests);
+            self.answer_audit(&mut step.copies);
             self.tape.credit.release(step.input_bytes);
             if let Some(port) = &mut self.port {
                 port.take(&mut step, &self.tape.hub);
@@ -475,6 +478,16 @@ impl Running {
             taker.step(&self.tape.hub);
         }
         true
+    }
+
+    /// An audit waits for every answer and asks for no more than its channel holds; one that has given up misses nothing.
+    fn answer_audit(&self, copies: &mut Vec<BookCopy>) {
+        let Some(audit) = self.tape.copies.as_ref().filter(|_| !copies.is_empty()) else { return };
+        for copy in copies.drain(..) {
+            if audit.try_send(copy).is_err() {
+                tracing::debug!("an audit does not wait for an answer any longer");
+            }
+        }
     }
 
     /// The sum of the groups' subscriptions is the sum of the terminals'.

@@ -86,6 +86,7 @@ impl Server {
             control: control.clone(),
             checkpoints: None,
             bumps: None,
+            copies: None,
             lag: LagBounds { alarm: Duration::MAX, exit: Duration::MAX },
         };
         let handle = TapeHandle::new(inputs.clone());
@@ -104,6 +105,7 @@ impl Server {
             batches: None,
             upkeep: None,
             reads: Arc::default(),
+            audit: None,
             checkpoints: Arc::default(),
             ready: Arc::new(AtomicBool::new(true)),
             lag_max: Duration::MAX,

@@ -127,6 +127,7 @@ impl Server {
             control: control.clone(),
             checkpoints: None,
             bumps: None,
+            copies: None,
             lag: LagBounds { alarm: Duration::MAX, exit: Duration::MAX },
         };
         let handle = TapeHandle::new(inputs.clone());
@@ -139,6 +140,7 @@ impl Server {
             store: None,
             batches: None,
             upkeep: None,
+            audit: None,
             reads: Arc::default(),
             checkpoints: Arc::default(),
             ready: Arc::new(AtomicBool::new(true)),

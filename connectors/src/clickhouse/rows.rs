@@ -139,6 +139,8 @@ pub struct TickUpdate {
     pub shown_ns: u64,
     /// Of a block: the batch stream whose log has the event, at the place that is the version's.
     pub stream: Option<Arc<str>>,
+    /// It is a correction, of no event.
+    pub corrects: bool,
 }
 
 /// One trade, waiting to be inserted.
@@ -365,12 +367,18 @@ impl<'a> From<&'a RawEvent> for RawEventRow<'a> {
     }
 }
 
+/// `raw_id` of a correction.
+pub const CORRECTION: &str = "audit";
+
 /// The event of a batch stream's log that made a row, as `stream/height/ordinal`; empty where none is named.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawId<'a>(&'a TickUpdate);
 
 impl Serialize for RawId<'_> {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        if self.0.corrects {
+            return out.serialize_str(CORRECTION);
+        }
         let Some(stream) = &self.0.stream else { return out.serialize_str("") };
         let place = self.0.version.seq;
         out.collect_str(&format_args!("{stream}/{}/{}", height_of(place), ordinal_of(place)))

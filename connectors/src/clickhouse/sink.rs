@@ -13,7 +13,7 @@ use super::{
     address::ONE_BLOCK,
     read,
     rows::{HistoryGapRow, LeftOut, RawEvent, RawEventRow, Rows, TickUpdateRow, TradeRow},
-    writer::{Action, Batch, Counters, LiveKey, PushError, StoreWriter},
+    writer::{Action, Batch, Correction, Counters, LiveKey, PushError, StoreWriter},
 };
 use crate::halt;
 use alarm::Alarm;
@@ -41,6 +41,8 @@ pub enum SinkInput {
     Trade(AdmittedTrade),
     /// A message of a venue, where these are kept.
     Raw(RawEvent),
+    /// Ticks that an audit found wrong in the store.
+    Correction(Correction),
     /// A mark: everything of a leg's batch stream up to this place was given before.
     Through {
         /// The leg.
@@ -72,6 +74,7 @@ impl SinkInput {
         match self {
             Self::Changes(changes) => own.saturating_add(changes.bytes()),
             Self::Raw(event) => own.saturating_add(event.bytes()),
+            Self::Correction(correction) => own.saturating_add(correction.bytes()),
             Self::Trade(_) | Self::Through { .. } | Self::LeftOut { .. } | Self::TradesLeftOut { .. } => own,
         }
     }
@@ -265,6 +268,10 @@ impl Sink {
             SinkInput::Trade(trade) => {
                 let instrument = self.instrument(trade.symbol)?;
                 self.writer.push_trade(now_ns, trade, &instrument);
+            }
+            SinkInput::Correction(correction) => {
+                let instrument = self.instrument(correction.symbol)?;
+                self.writer.push_correction(now_ns, correction, &instrument);
             }
             SinkInput::Raw(event) => self.writer.push_raw(now_ns, event),
             SinkInput::Through { leg, place } => self.writer.push_through(leg, place)?,

@@ -8,6 +8,7 @@ mod blocks;
 mod conflated;
 mod frames;
 mod hold;
+mod correction;
 mod made;
 mod options;
 mod overload;
@@ -16,6 +17,7 @@ mod queue;
 mod tests;
 
 pub use blocks::{BatchStream, BatchStreams, Through};
+pub use correction::{CorrectedTick, Correction};
 pub use made::LiveKey;
 pub use options::{
     BACKOFF_FIRST_NS, BACKOFF_MAX_NS, BATCH_AGE_NS, BATCH_BYTES, BATCH_ROWS, BLOCK_INSERTS_MAX, CONFLATED_TIMES,

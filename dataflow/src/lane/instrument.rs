@@ -2,6 +2,7 @@
 //!
 //! Never: an update applied that the guard did not admit.
 
+mod copy;
 mod publish;
 mod rebuild;
 
@@ -59,6 +60,12 @@ pub(super) struct Instrument {
     content: Option<Version>,
     /// The book must be published whole.
     replaced: bool,
+    /// The version of a book that was kept over the start.
+    restored: Option<Version>,
+    /// How often a snapshot has replaced the book.
+    rebuilds: u64,
+    /// An audit has found witnesses against the book of a log stream.
+    doubted: bool,
     kept: Kept,
     ahead: Ahead,
     last: Times,
@@ -101,6 +108,9 @@ impl Instrument {
             scheduled: None,
             content: None,
             replaced: false,
+            restored: None,
+            rebuilds: 0,
+            doubted: false,
             kept: Kept::default(),
             ahead: Ahead::default(),
             last: Times { received_ns: listed_ns, ..Times::default() },
@@ -217,8 +227,10 @@ impl Instrument {
             Body::Late(delta) => self.rewrite(&Timed { times, body: delta }, 0, tally),
             Body::Trade { scale, trade } => self.trade(times, scale, trade, tally),
             Body::Broken(_) => self.broken(times, tally),
+            Body::Doubted => self.doubt(times.received_ns),
             Body::Restored(restored) => self.restore(times.received_ns, &restored),
             Body::Listing(_)
+            | Body::Copy(_)
             | Body::LegHeard
             | Body::LegUp
             | Body::LegDown
@@ -242,6 +254,7 @@ impl Instrument {
         let ticks: Vec<TickChange> = ticks.iter().map(|tick| tick.tick).collect();
         self.book.replace(&ticks, restored.scale, Window::Whole, &mut Vec::new());
         self.content = Some(restored.version);
+        self.restored = Some(restored.version);
         self.replaced = true;
         self.last = Times { received_ns: restored.heard_ns, ..Times::default() };
     }

@@ -3,6 +3,7 @@
 //! Never: a wall clock; times are numbers that the test makes.
 
 mod batches;
+mod copies;
 mod legs;
 mod powers;
 mod returning;
@@ -31,6 +32,7 @@ struct Tape {
     through: Vec<(u64, LegId, u64)>,
     counts: LaneCounts,
     legs: BTreeMap<LegId, LegCounts>,
+    copies: Vec<(u64, BookCopy)>,
 }
 
 impl Tape {
@@ -53,6 +55,7 @@ impl Tape {
             through: Vec::new(),
             counts: LaneCounts::default(),
             legs: BTreeMap::new(),
+            copies: Vec::new(),
         }
     }
 
@@ -68,6 +71,7 @@ impl Tape {
             self.published.extend(out.instruments.into_iter().map(|instrument| (cut, instrument)));
             self.requests += out.requests.len();
             self.through.extend(out.through.iter().map(|(leg, place)| (cut, *leg, *place)));
+            self.copies.extend(out.copies.into_iter().map(|copy| (cut, copy)));
             self.counts.add(&out.counts);
             for (leg, more) in out.legs {
                 self.legs.entry(leg).or_default().add(&more);

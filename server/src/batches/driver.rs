@@ -33,7 +33,10 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
 
 /// How often what is due is looked at.
 const TURN: Duration = Duration::from_millis(10);
@@ -54,6 +57,8 @@ pub(super) enum Done {
     /// Delivered, or told of the late one.
     Fed(Box<BlockFeed>, Fed, Result<Result<(), BatchError>, Ended>),
     Rebuilt(Rebuild, Result<Vec<Rebuilt>, Unreadable>),
+    /// Books that an audit wants.
+    Wished(Result<Vec<Rebuilt>, Unreadable>),
     /// Messages to be acknowledged, and letters that were buried again.
     Buried(Vec<Receipt>, Vec<Box<str>>),
     Settled(Box<str>),
@@ -69,6 +74,7 @@ pub(super) enum Fed {
     Batch(BatchName),
     Late(BatchName),
     Rebuild(Rebuild),
+    Wished,
     Events,
 }
 
@@ -104,6 +110,10 @@ pub(super) struct Driver {
     pub(super) late_next: bool,
     pub(super) reading: Option<BatchName>,
     pub(super) rebuilding: bool,
+    /// Where audits ask for books.
+    pub(super) wishes: Option<mpsc::Receiver<Box<str>>>,
+    /// Those that were asked for.
+    pub(super) wished: Vec<Box<str>>,
     pub(super) watch: Watch,
     pub(super) marks: Marks,
     /// Events that go to the lanes next.
@@ -162,6 +172,7 @@ impl Driver {
             known,
             now_ns,
             numbers,
+            wishes,
             ..
         } = start;
         let position = cursor.unwrap_or(options.begin_after);
@@ -208,6 +219,8 @@ impl Driver {
             late_next: true,
             reading: None,
             rebuilding: false,
+            wishes,
+            wished: Vec::new(),
             watch: Watch::default(),
             marks,
             outbox,
@@ -267,6 +280,7 @@ impl Driver {
                 self.fed(fed, result?);
             }
             Done::Rebuilt(rebuild, rebuilt) => self.rebuilt(rebuild, rebuilt),
+            Done::Wished(rebuilt) => self.wished(rebuilt),
             Done::Buried(receipts, again) => {
                 self.settle(receipts);
                 self.letters.retain(|id| !again.contains(id));

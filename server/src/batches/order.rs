@@ -301,7 +301,7 @@ impl Driver {
         if self.rebuilding || !self.store_has_room() {
             return;
         }
-        if self.starts_rebuild() {
+        if self.starts_rebuild() || self.starts_wished() {
             self.rebuilding = true;
             return;
         }
@@ -356,7 +356,7 @@ impl Driver {
     }
 
     /// Makes events and sends them, with the marker that tells when they are durable.
-    fn feed(
+    pub(super) fn feed(
         &mut self,
         fed: Fed,
         make: impl FnOnce(&mut BlockFeed, &mut Vec<Event>) -> Result<(), connectors::venue_feed::Undecodable>
@@ -367,7 +367,7 @@ impl Driver {
         let (feed, leg, now_ns): (FeedSender, LegId, u64) = (self.feed.clone(), self.leg, (self.now_ns)());
         let through = match &fed {
             Fed::Batch(name) | Fed::Late(name) => Some(end_of(name.height)),
-            Fed::Rebuild(_) => Some(end_of(self.guard.position())),
+            Fed::Rebuild(_) | Fed::Wished => Some(end_of(self.guard.position())),
             Fed::Events => None,
         };
         self.tasks.spawn_blocking(move || {
@@ -398,6 +398,13 @@ impl Driver {
             (Fed::Late(name), Err(error)) => {
                 self.late_unlogged = self.late_unlogged.saturating_sub(1);
                 self.unusable(name, None, &error);
+                Mark::Nothing
+            }
+            (Fed::Wished, made) => {
+                self.rebuilding = false;
+                if let Err(error) = made {
+                    tracing::error!(%error, "books that an audit doubts cannot be shown; they stay marked");
+                }
                 Mark::Nothing
             }
             (Fed::Rebuild(rebuild), Ok(())) => {

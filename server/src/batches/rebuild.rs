@@ -53,6 +53,11 @@ pub(super) struct Begun<'a> {
 }
 
 impl Rebuilding {
+    /// Rebuilds these instruments and no others.
+    pub(super) fn only(wanted: Vec<Box<str>>) -> Self {
+        Self { wanted: Some(wanted.into_iter().map(Into::into).collect()), ..Self::default() }
+    }
+
     /// Takes one tick of the state that it begins from.
     pub(super) fn begin(&mut self, tick: &Begun<'_>) {
         let pair = self.pair(tick.token_0, tick.token_1);

@@ -20,6 +20,7 @@ use connectors::{
 use dataflow::ingest::FeedSender;
 use market::{Body, Event};
 use std::{sync::Arc, time::Duration};
+use tokio::sync::mpsc;
 
 /// Parts of a whole batch fit, with what is counted beside their data.
 const PARTS_BESIDE: usize = 1 << 20;
@@ -39,6 +40,8 @@ pub(super) struct BatchEnds {
     pub(super) feed: FeedSender,
     pub(super) view: Arc<SinkView>,
     pub(super) now_ns: Clock,
+    /// Instruments whose books are wanted anew, by their own spelling.
+    pub(super) wishes: Option<mpsc::Receiver<Box<str>>>,
 }
 
 /// Starts the stream.
@@ -50,7 +53,7 @@ pub(super) fn start(
 ) -> Result<BatchSource, RunError> {
     let settings = &config.pubsub;
     let BatchBegin { cursor, restored, numbers } = begin;
-    let BatchEnds { listings, feed, view, now_ns } = ends;
+    let BatchEnds { listings, feed, view, now_ns, wishes } = ends;
     let tranches = Arc::clone(listings.tranches());
     let directory = listings.directory();
     let listed = restored.iter().filter(|event| matches!(event.body, Body::Listing(_)));
@@ -78,6 +81,7 @@ pub(super) fn start(
         known,
         now_ns,
         numbers,
+        wishes,
     };
     BatchSource::start(start).map_err(RunError::Thread)
 }

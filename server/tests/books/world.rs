@@ -102,6 +102,7 @@ impl World {
             control: control.clone(),
             checkpoints: None,
             bumps: None,
+            copies: None,
             lag: LagBounds { alarm: Duration::MAX, exit: Duration::MAX },
         };
         let handle = TapeHandle::new(inputs.clone());
@@ -114,6 +115,7 @@ impl World {
             store: None,
             batches: None,
             upkeep: None,
+            audit: None,
             reads: Arc::clone(&reads),
             checkpoints: Arc::default(),
             ready: Arc::new(AtomicBool::new(true)),

@@ -107,6 +107,7 @@ impl Made {
             received_ns: self.received_ns,
             shown_ns: self.shown_ns,
             stream: self.stream.clone(),
+            corrects: false,
         }
     }
 

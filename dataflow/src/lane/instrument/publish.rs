@@ -72,12 +72,12 @@ impl Instrument {
     }
 
     /// The state as it is shown, silence included.
-    fn marked(&self) -> FeedState {
+    pub(super) fn marked(&self) -> FeedState {
         match self.state() {
             // Without a connection that is the first thing to know; what is missing will be seen when it is back.
             FeedState::Live | FeedState::Gapped if self.marks.stale => FeedState::Stale,
             // What is shown is right, and later changes wait for a batch that is missing.
-            FeedState::Live if self.marks.incomplete => FeedState::Gapped,
+            FeedState::Live if self.marks.incomplete || self.doubted => FeedState::Gapped,
             // While the connection ticks, what is known to be missing says more than silence.
             FeedState::Live if self.pulse.is_silent() => FeedState::Stale,
             state => state,

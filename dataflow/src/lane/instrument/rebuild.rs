@@ -68,6 +68,8 @@ impl Instrument {
             self.book.apply(tick);
         }
         self.replaced = true;
+        self.rebuilds += 1;
+        self.doubted = false;
         self.ahead.replaced();
         self.content = Some(version);
         self.last = times;
