@@ -5,6 +5,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+#[path = "store/audit.rs"]
+mod audit;
 #[path = "store/batch_log.rs"]
 mod batch_log;
 #[path = "store/batch_records.rs"]
