@@ -7,6 +7,8 @@
 
 #[path = "store/analysts.rs"]
 mod analysts;
+#[path = "store/audit.rs"]
+mod audit;
 #[path = "store/batch_log.rs"]
 mod batch_log;
 #[path = "store/batch_records.rs"]
