@@ -43,7 +43,7 @@ mod traps;
 mod worked;
 
 use connectors::clickhouse::{
-    self, InProcess, SinkInput, SinkOptions, SinkView, StoreAddress, StoreWriter, WriterOptions,
+    self, AnalystOptions, InProcess, SinkInput, SinkOptions, SinkView, StoreAddress, StoreWriter, WriterOptions,
 };
 use market::{
     AdmittedChanges, AdmittedTrade, Directory, Instrument, Scale, Side, TickChange, Trade, U256, Venue, Version,
@@ -102,7 +102,10 @@ impl InUse {
         let mut engine = ENGINE.lock().unwrap_or_else(PoisonError::into_inner);
         let start = || {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            runtime.block_on(clickhouse::serve_in_process(&library(), &scratch("engine"))).unwrap()
+            // A database that is there before any test makes one.
+            let analysts = AnalystOptions { database: "default".to_owned(), ..AnalystOptions::default() };
+            let (library, directory) = (library(), scratch("engine"));
+            runtime.block_on(clickhouse::serve_in_process_with(&library, &directory, analysts)).unwrap()
         };
         let url = engine.1.get_or_insert_with(|| std::thread::spawn(start).join().unwrap()).url().to_owned();
         engine.0 += 1;

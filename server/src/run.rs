@@ -23,7 +23,7 @@ use crate::{
     restore::{self, RestoredInstrument},
     socket::Admission,
     source::{self, SourceControl},
-    store::{BATCH_VENUE, Sharing, Store, StoreError, writer_options},
+    store::{BATCH_VENUE, Store, StoreError, writer_options},
     tape::{self, LagBounds, StorePort, Tape, TapeEnd, TapeHandle, TapeInput},
     upkeep::Upkeep,
     views,
@@ -195,8 +195,7 @@ pub async fn run(
     let directory = Arc::new(Directory::default());
     let mut store = None;
     if config.store.enabled {
-        store = Some(Store::open(config, Sharing::Own).await?);
-        analysts::tell(config);
+        store = Some(analysts::open(config).await?);
     }
     let checkpoints = Arc::new(CheckpointView::default());
     let (bumps, bumped) = Bumps::open(&config.data_dir, Arc::clone(&directory)).map_err(RunError::DataDirectory)?;

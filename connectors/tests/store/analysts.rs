@@ -132,7 +132,13 @@ async fn insert(address: &StoreAddress, happenings: &[Happening], seed: u64) {
 
 fn row(sql: &mut String, happening: &Happening, (side, index, fee, tranche): Key, reserves: u64) {
     let (venue, symbol, [asset_0, asset_1], exponent) = INSTRUMENTS[happening.instrument];
-    let seconds = |ns: i64| format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
+    let seconds = |ns: i64| {
+        if ns == 0 {
+            "1970-01-01 00:00:00".to_owned()
+        } else {
+            format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
+        }
+    };
     let row = serde_json::json!({
         "venue": venue, "symbol": symbol, "asset_0": asset_0, "asset_1": asset_1,
         "asset_in": if side == "ask" { asset_0 } else { asset_1 }, "tick_index": index, "fee": fee,
@@ -306,7 +312,7 @@ async fn depth_counts_levels_from_the_best_and_sums_from_there() {
                 .collect();
             // The sums as the view writes them, in whole steps again.
             let query = format!(
-                "SELECT toUInt64(level), tick_index, toUInt64(reserves), toUInt64(quantity_to_here * 1000), \
+                "SELECT toUInt64(level), tick_index, toUInt64(reserves), toUInt64(assumeNotNull(quantity_to_here) * 1000), \
                  CAST(notional_to_here * {}, 'Nullable(Int64)') \
                  FROM book_depth WHERE venue = '{venue}' AND symbol = '{symbol}' AND side = '{side}' ORDER BY level",
                 10_i64.pow(
@@ -337,8 +343,8 @@ async fn candles_have_any_length_and_no_prices_that_are_powers() {
     .await;
     let candles = |seconds: u32| {
         let query = format!(
-            "SELECT toUnixTimestamp(begins) - 1700000000, CAST(open * 100, 'Int64'), CAST(high * 100, 'Int64'), \
-             CAST(low * 100, 'Int64'), CAST(close * 100, 'Int64'), trade_count \
+            "SELECT toUnixTimestamp(begins) - 1700000000, CAST(open * 100, 'Nullable(Int64)'), CAST(high * 100, 'Nullable(Int64)'), \
+             CAST(low * 100, 'Nullable(Int64)'), CAST(close * 100, 'Nullable(Int64)'), trade_count \
              FROM candles_of(asset_0 = 'BTC', asset_1 = 'USDT', seconds = {seconds}) ORDER BY begins"
         );
         let client = address.client();

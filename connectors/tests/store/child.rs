@@ -5,8 +5,7 @@
 
 use super::*;
 use connectors::clickhouse::{
-    AnalystOptions, ChildArgs, ChildOptions, EngineChild, EngineError, running_analysts_url, running_url, serve_child,
-    start_child,
+    ChildArgs, ChildOptions, EngineChild, EngineError, running_analysts_url, running_url, serve_child, start_child,
 };
 use std::{
     ffi::OsString,

@@ -48,8 +48,10 @@ fn a_backup_beside_a_running_server_is_a_store_to_go_on_from() -> Result<()> {
     let first = launch.spawn()?.up()?;
     first.await_metric(LIVE, 3)?;
     first.await_metric(APPLIED, 100)?;
-    let stored = || anyhow::Ok(ask(&data, "SELECT count() AS c FROM tick_updates")?[0]["c"] != 0);
-    process::until("rows in the store", || Ok(stored()?.then_some(())))?;
+    process::until("rows in the store", || {
+        let found = ask(&data, "SELECT toUInt32(count()) AS c FROM tick_updates")?;
+        Ok((found[0]["c"] != 0).then_some(()))
+    })?;
     let (code, answer, said) = run(&["backup", "--data-dir", text(&data)?, text(&copy)?])?;
     ensure!(code == Some(0), "{said}");
     ensure!(String::from_utf8_lossy(&answer).contains("tables and views"), "{answer:?}");
@@ -110,7 +112,7 @@ fn a_backup_beside_a_running_server_is_a_store_to_go_on_from() -> Result<()> {
 fn sql_reads_by_default_and_writes_whole_files() -> Result<()> {
     let place = tempfile::tempdir()?;
     let data = text(place.path())?.to_owned();
-    let sql = |more: &[&str]| run(&[&["sql", "--data-dir", &data], more].concat());
+    let sql = |more: &[&str]| run(&[&["sql", "--data-dir", &data, "--set", "store.database=default"], more].concat());
     let (code, answer, said) = sql(&["--param", "x=41", "--format", "csv", "SELECT {x:UInt8} + 1 AS y"])?;
     assert_eq!((code, String::from_utf8(answer)?.as_str()), (Some(0), "\"y\"\n42\n"), "{said}");
     let (code, _, said) = sql(&["CREATE DATABASE never"])?;

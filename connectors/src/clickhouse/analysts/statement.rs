@@ -210,10 +210,16 @@ pub(super) fn judge(sql: &[u8]) -> Result<Reading<'_>, Refused> {
         if WORDS.binary_search(&lower.as_str()).is_ok() || called && is_source(&lower) {
             return Err(Refused::Beyond((*name).into()));
         }
-        let parallel =
-            lower == "parallel" && matches!(next, Some(Token::Word(with)) if with.eq_ignore_ascii_case("with"));
-        if parallel && matches!(token, Token::Word(_)) {
+        let before = |word: &str| {
+            let followed = matches!(next, Some(Token::Word(found)) if found.eq_ignore_ascii_case(word));
+            followed && matches!(token, Token::Word(_))
+        };
+        if lower == "parallel" && before("with") {
             return Err(Refused::Several);
+        }
+        // It may stand behind WITH.
+        if lower == "insert" && before("into") {
+            return Err(Refused::Writes("INSERT".into()));
         }
     }
     Ok(Reading { format: format(&tokens) })
@@ -285,6 +291,7 @@ mod tests {
             "`select` 1",
             "'select'",
             "/* select */ DROP TABLE t",
+            "WITH 1 AS x INSERT /**/ INTO t SELECT x",
         ] {
             assert!(matches!(judge(sql.as_bytes()), Err(Refused::Writes(_))), "{sql}: {:?}", judge(sql.as_bytes()));
         }

@@ -3,7 +3,7 @@
 //! Never: a copy that changes what is published.
 
 use super::*;
-use market::{Ask, Restored, RestoredTick};
+use market::{Ask, Restored, RestoredTick, Views};
 
 fn whole(ticket: u64) -> Body {
     Body::Copy(Ask { ticket, ticks: true })
@@ -49,7 +49,7 @@ fn an_instrument_without_a_book_and_one_that_is_unknown_answer_too() {
 #[test]
 fn a_kept_book_is_told_to_be_one_until_something_changes_it() {
     let mut tape = Tape::new();
-    let listing = Listing { venue: Venue::NeutronDex, pair: PairId(0), epoch: 0, block: 0 };
+    let listing = Listing { venue: Venue::NeutronDex, pair: PairId(0), epoch: 0, block: 0, views: Views::NONE };
     tape.take(0, 0, Body::Listing(listing));
     let version = Version::new(0, 100);
     let kept = Restored {
@@ -90,7 +90,7 @@ fn a_doubted_book_of_a_venue_waits_for_a_snapshot_that_is_asked_for() {
 #[test]
 fn a_doubted_book_of_a_log_goes_on_marked_until_it_is_rebuilt() {
     let mut tape = Tape::new();
-    let listing = Listing { venue: Venue::NeutronDex, pair: PairId(0), epoch: 0, block: 50 };
+    let listing = Listing { venue: Venue::NeutronDex, pair: PairId(0), epoch: 0, block: 50, views: Views::NONE };
     tape.take(0, 0, Body::Listing(listing));
     let version = Version::new(0, 100);
     let ticks = Some(vec![RestoredTick { tick: bid(100, 1), version }]);
