@@ -5,8 +5,8 @@
 
 pub mod address;
 pub mod analysts;
-pub mod backup;
 pub mod audit;
+pub mod backup;
 pub mod batch_log;
 pub mod child;
 pub mod engine;
@@ -21,8 +21,8 @@ pub mod restore;
 pub mod rows;
 pub mod schema;
 pub mod sink;
-pub mod upkeep;
 pub mod trouble;
+pub mod upkeep;
 pub mod writer;
 
 pub use address::StoreAddress;
@@ -44,6 +44,6 @@ pub use schema::SchemaError;
 pub use sink::{SinkError, SinkInput, SinkOptions, SinkReport, SinkView, run_sink};
 pub use trouble::StoreState;
 pub use writer::{
-    BatchStream, BatchStreams, CorrectedTick, Correction, Counters, FrameHistory, LiveKey, PushError, StoreWriter, Through,
-    WriterOptions,
+    BatchStream, BatchStreams, CorrectedTick, Correction, Counters, FrameHistory, LiveKey, PushError, StoreWriter,
+    Through, WriterOptions,
 };

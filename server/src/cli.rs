@@ -2,8 +2,8 @@
 //!
 //! Never: work of its own; each command is a module.
 
-mod backup;
 mod audit;
+mod backup;
 mod dex_sim;
 mod dlq;
 mod engine;

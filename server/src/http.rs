@@ -2,8 +2,8 @@
 //!
 //! Never: a number as a float; prices, quantities and sequences are text.
 
-mod body;
 mod audit;
+mod body;
 mod books;
 mod format;
 mod numbers;

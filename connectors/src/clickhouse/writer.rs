@@ -6,9 +6,9 @@
 
 mod blocks;
 mod conflated;
+mod correction;
 mod frames;
 mod hold;
-mod correction;
 mod made;
 mod options;
 mod overload;
