@@ -4,7 +4,7 @@
 //! Never: an expectation about which changes are left out.
 
 use super::*;
-use clickhouse::StoreState;
+use connectors::clickhouse::StoreState;
 use std::collections::{BTreeMap, BTreeSet};
 
 const INSTRUMENTS: u32 = 4;
