@@ -248,11 +248,11 @@ impl StoreWriter {
         self.shorten_raw();
     }
 
-    /// The first whole book of an instrument in this process, or one in other steps: only the store knows which of
+    /// The first whole book of an instrument in this process, one in other steps, or one after a loss: only the store knows which of
     /// its ticks the book lacks.
     fn needs_live_keys(&self, made: &Made) -> bool {
         let whole = self.known.get(&made.symbol).and_then(|known| known.whole);
-        made.whole && whole.map(|(scale, _)| scale) != Some(made.scale)
+        made.whole && (made.after_loss || whole.map(|(scale, _)| scale) != Some(made.scale))
     }
 
     /// The queue that events of a leg which are no blocks go to.

@@ -15,7 +15,7 @@ use std::{
 use tokio::sync::mpsc;
 
 /// Bytes that wait in front of the sink's queue: seconds of a busy market, for a sink whose task is not run that long.
-pub(crate) const BACKLOG_BYTES_MAX: u64 = 64 << 20;
+const BACKLOG_BYTES_MAX: u64 = 64 << 20;
 
 /// The leg of a book that no leg brought: that of the hub. No connection has this number.
 const NO_LEG: LegId = LegId(u16::MAX);

@@ -6,7 +6,8 @@
 //!    a restart believes that what the book does not name is dead.
 //! 3. What came before that book is left out if the book names its tick, living or dead. A tick that the book does not
 //!    name died before it, or is in older steps; the store may still have it alive, so its last change is kept.
-//! 4. A book that is replaced by a newer one is rows like others: rules 1 and 3 decide on each.
+//! 4. A book that is replaced by a newer one is rows like others: rules 1 and 3 decide on each. If the store must be asked
+//!    what it has beyond the older one, it must be asked for the newer one.
 //! 5. All of it is stored with one insert, or as the whole book and what follows it, in that order: the rows before the
 //!    book are older than it, and what is newer than the book comes with it or after it.
 //!
@@ -69,8 +70,9 @@ impl Conflated {
         self.left_out.map_or(0, |left_out| left_out.count)
     }
 
-    fn replace(&mut self, whole: Made) {
+    fn replace(&mut self, mut whole: Made) {
         let before = self.whole.take();
+        whole.after_loss |= before.as_ref().is_some_and(|before| before.after_loss);
         before.into_iter().flat_map(|before| before.rows).for_each(|row| self.put(row));
         let named: HashSet<(Side, StoredKey)> = whole.rows.iter().map(|row| (row.side, row.key.clone())).collect();
         let left_out = &mut self.left_out;

@@ -61,7 +61,7 @@ impl StoreWriter {
     }
 
     /// Takes an event of a venue.
-    pub(super) fn take(&mut self, now_ns: u64, made: Made) {
+    pub(super) fn take(&mut self, now_ns: u64, mut made: Made) {
         let symbol = made.symbol;
         if let Some(missing) = self.overload.given_up.get_mut(&symbol) {
             if !made.whole {
@@ -69,6 +69,7 @@ impl StoreWriter {
                 self.counters.changes_left_out += count(made.rows.len());
                 return;
             }
+            made.after_loss = true;
             self.make_good(now_ns, symbol);
         }
         let conflate = self.overload.on;
@@ -221,9 +222,6 @@ impl StoreWriter {
     fn make_good(&mut self, now_ns: u64, symbol: SymbolId) {
         let Some(missing) = self.overload.given_up.remove(&symbol) else { return };
         self.overload.wanted.retain(|wanted| *wanted != symbol);
-        if let Some(known) = self.known.get_mut(&symbol) {
-            known.whole = None;
-        }
         self.note_gap(now_ns, &missing.instrument, GapReason::StoreBehind, missing.left_out);
     }
 
@@ -336,8 +334,12 @@ impl StoreWriter {
     /// Puts all that is missing on record, at the end.
     pub(super) fn note_all(&mut self, now_ns: u64) {
         self.note_trades(now_ns);
-        for missing in std::mem::take(&mut self.overload.given_up).into_values() {
-            self.note_gap(now_ns, &missing.instrument, GapReason::StoreBehind, missing.left_out);
+        // They stay given up: only a whole book makes them right.
+        let given_up = self.overload.given_up.values_mut();
+        let missing: Vec<_> =
+            given_up.map(|missing| (Arc::clone(&missing.instrument), missing.left_out.take())).collect();
+        for (instrument, left_out) in missing {
+            self.note_gap(now_ns, &instrument, GapReason::StoreBehind, left_out);
         }
     }
 

@@ -96,7 +96,9 @@ fn a_batch_that_was_tried_stays_as_it_is() {
 #[test]
 fn the_newest_whole_book_is_kept_whole_and_what_it_does_not_name_keeps_its_last_change() {
     let mut writer = writer(bounded(6, 2));
-    push(&mut writer, &changes(0, 1, &[(Side::Bid, 90, 1), (Side::Bid, 91, 1)], false));
+    push(&mut writer, &changes(0, 1, &[(Side::Bid, 90, 1), (Side::Bid, 91, 1)], true));
+    assert_eq!(writer.poll(0), Some(Action::LoadLiveKeys(SymbolId(0))));
+    writer.live_keys(0, SymbolId(0), &[]);
     let tried = inserting(&mut writer, 0);
     push(&mut writer, &changes(0, 2, &[(Side::Bid, 90, 0)], false));
     push(&mut writer, &changes(0, 3, &[(Side::Bid, 91, 5), (Side::Ask, 95, 5)], false));
@@ -125,8 +127,7 @@ fn beyond_the_second_bound_the_largest_instrument_is_given_up_until_its_whole_bo
     push(&mut writer, &changes(1, 1, &[(Side::Bid, 1, 1)], true));
     assert_eq!(writer.poll(0), Some(Action::LoadLiveKeys(SymbolId(1))));
     writer.live_keys(0, SymbolId(1), &[]);
-    writer.flush();
-    let tried = inserting(&mut writer, 0);
+    let tried = inserting(&mut writer, BATCH_AGE_NS);
     for seq in 2..=60 {
         push(&mut writer, &changes(0, seq, &[(Side::Bid, i64::try_from(seq).unwrap(), 1)], false));
         push(&mut writer, &changes(1, seq, &[(Side::Bid, 1, seq)], false));
