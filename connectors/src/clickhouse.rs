@@ -34,4 +34,7 @@ pub use restore::{BatchCursor, Kept, RestoreBatches, RestoreError, RestoredInstr
 pub use rows::{RawEvent, StoredKey};
 pub use schema::SchemaError;
 pub use sink::{SinkError, SinkInput, SinkOptions, SinkReport, SinkView, run_sink};
-pub use writer::{BatchStream, BatchStreams, CorrectedTick, Correction, Counters, LiveKey, PushError, StoreWriter, Through, WriterOptions};
+pub use writer::{
+    BatchStream, BatchStreams, CorrectedTick, Correction, Counters, LiveKey, PushError, StoreWriter, Through,
+    WriterOptions,
+};

@@ -12,7 +12,9 @@ use crate::{
 };
 use connectors::{
     clickhouse::{Counters, audit::Verdict},
-    live::numbers::VenueNumbers, venue_feed::FeedCounts};
+    live::numbers::VenueNumbers,
+    venue_feed::FeedCounts,
+};
 use market::FeedState;
 use prometheus::{Encoder, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 use std::sync::{Arc, atomic::Ordering::Relaxed};

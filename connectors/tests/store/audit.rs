@@ -7,7 +7,8 @@ use super::*;
 use connectors::clickhouse::{
     BatchStream, BatchStreams, CorrectedTick, Correction, StoredKey,
     audit::{
-        self, Action, AuditRecord, Evidence, Facts, Finding, Kind, LiveTicks, Memory, Ruling, TickName, Verdict, Witness,
+        self, Action, AuditRecord, Evidence, Facts, Finding, Kind, LiveTicks, Memory, Ruling, TickName, Verdict,
+        Witness,
     },
 };
 use market::{FeedState, TickKey, Tranches};
@@ -336,10 +337,17 @@ async fn pools_and_orders_of_one_price_are_ticks_of_their_own_and_corrections_en
     let book = live(&[(name(5, None), 1), (name(0, Some("order")), 2)]);
     let mut auditor = Auditor::new(&address, &directory, &instrument);
     assert_eq!(short(&auditor.audit(&book, VERSION).await.2), []);
-    execute(&address, "ALTER TABLE tick_state UPDATE reserves = 9 WHERE tranche_key = 'order' SETTINGS mutations_sync = 1").await;
+    execute(
+        &address,
+        "ALTER TABLE tick_state UPDATE reserves = 9 WHERE tranche_key = 'order' SETTINGS mutations_sync = 1",
+    )
+    .await;
     execute(&address, "ALTER TABLE tick_state DELETE WHERE fee = 5 SETTINGS mutations_sync = 1").await;
     let (compared, _, findings) = auditor.audit(&book, VERSION).await;
-    assert_eq!((compared, short(&findings)), (2, vec![(7, Kind::Changed, Ruling::Rewrite), (7, Kind::Missing, Ruling::Rewrite)]));
+    assert_eq!(
+        (compared, short(&findings)),
+        (2, vec![(7, Kind::Changed, Ruling::Rewrite), (7, Kind::Missing, Ruling::Rewrite)])
+    );
     let (compared, _, findings) = auditor.audit(&book, VERSION).await;
     assert_eq!((compared, short(&findings)), (2, vec![]));
 }

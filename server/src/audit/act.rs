@@ -55,7 +55,12 @@ impl Audit {
         let found_ns = (self.now_ns)();
         for finding in &findings {
             let told = numbers::Finding::of(found_ns, &instrument, finding);
-            tracing::warn!(kind = told.kind, action = told.action, explanation = told.explanation, "the audit found a tick");
+            tracing::warn!(
+                kind = told.kind,
+                action = told.action,
+                explanation = told.explanation,
+                "the audit found a tick"
+            );
             self.numbers.tell(told);
         }
         let (audit, host) = (running.record.audit, &self.options.host);

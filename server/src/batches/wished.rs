@@ -31,7 +31,12 @@ impl Driver {
         }
         let position = self.guard.position();
         let unlogged = self.held.first_unlogged().is_some_and(|height| height <= position);
-        if self.wished.is_empty() || unlogged || self.late_unlogged > 0 || !self.late.is_empty() || self.guard.is_lossy() {
+        if self.wished.is_empty()
+            || unlogged
+            || self.late_unlogged > 0
+            || !self.late.is_empty()
+            || self.guard.is_lossy()
+        {
             return false;
         }
         let wished = std::mem::take(&mut self.wished);

@@ -119,12 +119,7 @@ pub fn compare(live: &LiveTicks, state: &StateRead, seen: Option<Version>) -> Co
         comparison.compared += 1;
         let reserves = live.ticks.get(name).copied().unwrap_or_default();
         let row = StateTick { reserves: U256::ZERO, version: *newest, scale: live.scale };
-        comparison.suspects.push(Suspect {
-            name: name.clone(),
-            kind: Kind::Ahead,
-            live: reserves,
-            state: Some(row),
-        });
+        comparison.suspects.push(Suspect { name: name.clone(), kind: Kind::Ahead, live: reserves, state: Some(row) });
     }
     for (name, reserves) in live.ticks.iter().filter(|(name, _)| !state.newer.contains_key(*name)) {
         let row = state.live.get(name).copied();

@@ -78,8 +78,7 @@ pub fn explain(instrument: &Instrument, finding: &Finding) -> String {
     let key = &suspect.name.key;
     // In the steps of whoever has the tick: a row in other steps names another price with the same number.
     let of = suspect.state.filter(|_| suspect.live.is_zero()).map_or(*scale, |row| row.scale);
-    let price =
-        if of.is_powers() { format!("1.0001^{}", key.tick_index) } else { of.price_text(key.tick_index) };
+    let price = if of.is_powers() { format!("1.0001^{}", key.tick_index) } else { of.price_text(key.tick_index) };
     let mut tick = format!("{} {} {price}", instrument.text, suspect.name.side.name());
     if key.fee > 0 {
         tick.push_str(&format!(" fee {}", key.fee));
@@ -90,7 +89,12 @@ pub fn explain(instrument: &Instrument, finding: &Finding) -> String {
     let live = says(suspect.live, *scale, *version).replace("dead", "no such tick");
     let state = match suspect.state {
         Some(row) if suspect.kind == Kind::Changed && row.scale != *scale => {
-            format!("{} in steps of 10^{} and 10^{}", says(row.reserves, row.scale, row.version), row.scale.price, row.scale.quantity)
+            format!(
+                "{} in steps of 10^{} and 10^{}",
+                says(row.reserves, row.scale, row.version),
+                row.scale.price,
+                row.scale.quantity
+            )
         }
         Some(row) => says(row.reserves, row.scale, row.version),
         None => "no row".to_owned(),
@@ -119,21 +123,29 @@ fn reason(ruling: Ruling, version: Version, live: U256) -> String {
             "The row was ahead of everything that the instrument has shown at the last audit too, so nobody of us wrote it; \
              it was removed, and the tick {written} at {version}."
         ),
-        Ruling::Resync => "The history does not agree with the live book, so the live book is in doubt: the instrument is \
+        Ruling::Resync => {
+            "The history does not agree with the live book, so the live book is in doubt: the instrument is \
                            GAPPED until its source has sent the whole book again. Nothing was written."
-            .to_owned(),
+                .to_owned()
+        }
         Ruling::Awaits => {
             "The live book is in doubt, and its source has not sent the whole book yet. Nothing was written.".to_owned()
         }
-        Ruling::Watch => "The row's version is above everything that the instrument has shown. If it is still there at the \
+        Ruling::Watch => {
+            "The row's version is above everything that the instrument has shown. If it is still there at the \
                           next audit, it will be removed."
-            .to_owned(),
-        Ruling::Foreign => "The row's version is above everything that the instrument has shown here, but another host has \
+                .to_owned()
+        }
+        Ruling::Foreign => {
+            "The row's version is above everything that the instrument has shown here, but another host has \
                             reserved epochs of this store after us and may have written it; it was left alone."
-            .to_owned(),
-        Ruling::Behind => "The row's version is above everything that the instrument has shown, but the instrument does not \
+                .to_owned()
+        }
+        Ruling::Behind => {
+            "The row's version is above everything that the instrument has shown, but the instrument does not \
                            follow its source now; the row was left alone."
-            .to_owned(),
+                .to_owned()
+        }
     }
 }
 
@@ -152,7 +164,11 @@ mod tests {
     fn a_sentence_tells_what_each_says_and_what_was_done() {
         let directory = Directory::default();
         let instrument = directory.intern(Venue::BinanceSpot, "BTCUSDT", "BTC", "USDT").unwrap();
-        let row = |reserves: u64, seq| StateTick { reserves: U256::from(reserves), version: Version::new(3, seq), scale: SCALE };
+        let row = |reserves: u64, seq| StateTick {
+            reserves: U256::from(reserves),
+            version: Version::new(3, seq),
+            scale: SCALE,
+        };
         let finding = |kind, live: u64, state, said: Option<u64>, ruling| Finding {
             suspect: Suspect {
                 name: TickName { side: Side::Bid, key: StoredKey::at(6_173_763) },

@@ -159,8 +159,7 @@ async fn newer_rows(
     known: &[Known<'_>],
     states: &mut HashMap<SymbolId, StateRead>,
 ) -> Result<(), ReadError> {
-    let above: Vec<Above<'_>> =
-        known.iter().map(|known| (&known.named, Some(known.version.to_u128()))).collect();
+    let above: Vec<Above<'_>> = known.iter().map(|known| (&known.named, Some(known.version.to_u128()))).collect();
     let template = "SELECT asset_0, asset_1, venue, symbol, asset_in, tick_index, fee, tranche_key, max(version) AS newest \
                     FROM tick_state WHERE {rows} \
                     GROUP BY asset_0, asset_1, venue, symbol, asset_in, tick_index, fee, tranche_key";
@@ -217,7 +216,9 @@ pub async fn witnesses(
     version: Version,
     names: &[TickName],
 ) -> Result<HashMap<TickName, Witness>, ReadError> {
-    let template = format!("SELECT max(version) FROM tick_updates WHERE {OF_INSTRUMENT} AND whole = 1 AND version <= toUInt128(?)");
+    let template = format!(
+        "SELECT max(version) FROM tick_updates WHERE {OF_INSTRUMENT} AND whole = 1 AND version <= toUInt128(?)"
+    );
     let query = bound(client.query(&template), instrument).bind(version.to_u128().to_string());
     // Of no row the greatest version is zero, and everything counts.
     let whole = query.fetch_one::<u128>().await.map_err(failed("the last whole book"))?;

@@ -238,7 +238,8 @@ impl From<StoredRow> for StoredEvidence {
 /// # Errors
 /// [`ReadError`].
 pub async fn evidence(client: &Client, last: u64) -> Result<Vec<StoredEvidence>, ReadError> {
-    let query = "SELECT ?fields FROM audit_evidence ORDER BY found_at DESC, venue, symbol, asset_in, tick_index LIMIT ?";
+    let query =
+        "SELECT ?fields FROM audit_evidence ORDER BY found_at DESC, venue, symbol, asset_in, tick_index LIMIT ?";
     let rows = client.query(query).bind(last).fetch_all::<StoredRow>().await.map_err(unkept)?;
     Ok(rows.into_iter().map(Into::into).collect())
 }

@@ -43,13 +43,7 @@ fn every_way_to_differ_has_its_kind() {
     let coarse = StateTick { scale: COARSE, ..row(8, 3) };
     let rows = [(bid(1), row(5, 10)), (bid(2), row(9, 4)), (bid(4), coarse), (bid(5), row(1, 2))];
     let comparison = compare(&live, &read(&rows, &[(bid(6), 99)]), Some(at(12)));
-    let right = [
-        (Kind::Changed, 2),
-        (Kind::Missing, 3),
-        (Kind::Changed, 4),
-        (Kind::Phantom, 5),
-        (Kind::Ahead, 6),
-    ];
+    let right = [(Kind::Changed, 2), (Kind::Missing, 3), (Kind::Changed, 4), (Kind::Phantom, 5), (Kind::Ahead, 6)];
     assert_eq!(short(&comparison), (6, 0, right.to_vec()));
     let of = |at: usize| (comparison.suspects[at].live, comparison.suspects[at].state);
     assert_eq!(of(0), (U256::from(6_u64), Some(row(9, 4))));
@@ -75,7 +69,8 @@ fn what_changed_since_the_copy_is_left_out_and_ahead_is_only_what_nobody_had() {
 #[test]
 fn side_fee_and_tranche_name_a_tick_and_an_old_scale_is_another_row_or_a_changed_one() {
     let pool = |fee| TickName { side: Side::Ask, key: StoredKey { fee, ..StoredKey::at(1) } };
-    let order = |name: &str| TickName { side: Side::Ask, key: StoredKey { tranche: Some(name.into()), ..StoredKey::at(1) } };
+    let order =
+        |name: &str| TickName { side: Side::Ask, key: StoredKey { tranche: Some(name.into()), ..StoredKey::at(1) } };
     let live = book(10, &[(bid(1), 1), (pool(0), 1), (pool(5), 1), (order("a"), 1)]);
     let all = [(bid(1), row(1, 1)), (pool(0), row(1, 1)), (pool(5), row(1, 1)), (order("a"), row(1, 1))];
     assert_eq!(short(&compare(&live, &read(&all, &[]), None)), (4, 0, vec![]));
@@ -87,10 +82,7 @@ fn side_fee_and_tranche_name_a_tick_and_an_old_scale_is_another_row_or_a_changed
     assert_eq!(kinds.iter().filter(|kind| **kind == Kind::Phantom).count(), 2);
     // A price in coarser steps that nobody buried is a phantom.
     let old = [(bid(10), row(1, 5)), (bid(1), StateTick { scale: COARSE, ..row(1, 1) })];
-    assert_eq!(
-        short(&compare(&book(10, &[(bid(10), 1)]), &read(&old, &[]), None)),
-        (2, 0, vec![(Kind::Phantom, 1)])
-    );
+    assert_eq!(short(&compare(&book(10, &[(bid(10), 1)]), &read(&old, &[]), None)), (2, 0, vec![(Kind::Phantom, 1)]));
 }
 
 #[test]
