@@ -198,7 +198,7 @@ async fn missing<'a>(client: &Client, filled: Filled, asked: &[Above<'a>]) -> Re
 /// Gives a table what its view makes of the rows. Without deduplication: the server may remember the rows from an
 /// attempt that was undone.
 async fn fill(client: &Client, filled: Filled, lacking: &[Above<'_>]) -> Result<(), HealError> {
-    let rows = "FROM (SELECT * FROM tick_updates WHERE {rows})";
+    let rows = "FROM (SELECT * FROM tick_updates WHERE {rows}) AS tick_updates";
     for some in lacking.chunks(INSTRUMENTS_PER_STATEMENT) {
         let made = schema::view_select(filled.view()).replacen("FROM tick_updates", rows, 1);
         let statement = statement_on(client, &format!("INSERT INTO {} {made}", filled.table()), some);
