@@ -8,10 +8,10 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 
 const require = createRequire(join(process.env.SPRAG_ANALYST_NODE, "package.json"));
-const { createClient } = require("@clickhouse/client");
+const { ClickHouseLogLevel, createClient } = require("@clickhouse/client");
 
 const asked = JSON.parse(await text(process.stdin));
-const client = createClient({ url: asked.url, database: asked.database });
+const client = createClient({ url: asked.url, database: asked.database, log: { level: ClickHouseLogLevel.OFF } });
 assert.equal((await client.ping()).success, true);
 
 const results = [];
