@@ -14,19 +14,22 @@ from clickhouse_connect import common
 from clickhouse_connect.driver.exceptions import DatabaseError
 
 
-def text(value):
+def text(value, column_type):
     if value is None:
         return "\\N"
     if isinstance(value, decimal.Decimal):
         # A zero has the exponent of its column.
         return format(value.normalize() + 0, "f")
     if isinstance(value, datetime.datetime):
-        return value.replace(tzinfo=None).isoformat(" ")
+        # Python's times end at microseconds.
+        return value.strftime("%Y-%m-%d %H:%M:%S.%f000" if "DateTime64(9" in column_type else "%Y-%m-%d %H:%M:%S")
     return str(value)
 
 
 def table(result):
-    return [list(result.column_names)] + [[text(value) for value in row] for row in result.result_rows]
+    types = [column_type.name for column_type in result.column_types]
+    rows = [[text(value, column_type) for value, column_type in zip(row, types)] for row in result.result_rows]
+    return [list(result.column_names)] + rows
 
 
 asked = json.load(sys.stdin)

@@ -29,6 +29,9 @@ LEFT JOIN
 ) AS floors USING (venue, symbol, asset_0, asset_1)
 WHERE reserves_zero = 1 OR version > ifNull(floor, toUInt128(0));
 
+-- Made anew by schema.sql, without prices that are powers.
+DROP VIEW IF EXISTS candles;
+
 ALTER TABLE tick_state MODIFY SETTING min_age_to_force_merge_seconds = 600;
 
 ALTER TABLE instrument_version MODIFY SETTING min_age_to_force_merge_seconds = 600;
