@@ -115,13 +115,15 @@ impl<'a> Auditor<'a> {
                 ticks.push(CorrectedTick { side, key, reserves: suspect.live, scale });
             }
         }
-        static FOUND: AtomicU32 = AtomicU32::new(1);
         let found_ns = RECEIVED_NS + u64::from(FOUND.fetch_add(1, Ordering::Relaxed));
         let correction = Correction { symbol: self.instrument.id, version: live.version, found_ns, ticks };
         let input = [SinkInput::Correction(correction)];
         write(self.address, self.directory, WriterOptions::default(), input).await;
     }
 }
+
+/// Each correction is found at a time of its own.
+static FOUND: AtomicU32 = AtomicU32::new(1);
 
 /// Findings, short.
 fn short(findings: &[Finding]) -> Vec<(i64, Kind, Ruling)> {
@@ -258,8 +260,6 @@ async fn what_a_later_whole_book_does_not_name_is_dead_in_the_history_too() {
     let mut auditor = Auditor::new(&address, &directory, &instrument);
     insert(&address, "tick_updates", 555, 77, version(50)).await;
     // As a running process writes its second whole book: without the tombstone of what it never had.
-    let mut event = changes(&instrument, version(60), &[(Side::Bid, 101, number(6))], false);
-    event.whole = true;
     execute(
         &address,
         "INSERT INTO tick_updates (venue, symbol, asset_0, asset_1, asset_in, tick_index, reserves, reserves_zero, version, \

@@ -171,6 +171,19 @@ mod tests {
     }
 
     #[test]
+    fn only_what_is_wanted_comes_out_of_the_whole_log() {
+        let other = Block { pairs: vec![("C".into(), "B".into())], ..block(4, &[(0, 9, 5)]) };
+        let mut rebuilding = Rebuilding::only(vec![symbol("A", "B").into()]);
+        rebuilding.snapshot(&block(3, &[(0, 1, 4), (1, 2, 4)]));
+        rebuilding.block(&other);
+        rebuilding.block(&block(5, &[(2, 1, 0)]));
+        let rebuilt = rebuilding.finish();
+        let [rebuilt] = &rebuilt[..] else { panic!("{rebuilt:?}") };
+        let ticks: Vec<_> = rebuilt.book.ticks.iter().map(|tick| tick.tick_index).collect();
+        assert_eq!((ticks, Some(rebuilt.place)), (vec![2], place_of(5, 2)));
+    }
+
+    #[test]
     fn the_last_word_counts_and_untouched_pairs_are_left_alone() {
         let mut rebuilding = Rebuilding::default();
         for (token_0, tick_index) in [("A", 1), ("A", 2), ("C", 9)] {
