@@ -25,6 +25,7 @@ pub(super) struct Tick {
     pub(super) quantity_exponent: i8,
     pub(super) updated_at: i64,
     pub(super) ingestion_timestamp: i64,
+    pub(super) shown_at: i64,
     pub(super) raw_id: String,
 }
 

@@ -94,6 +94,7 @@ fn rows(round: u64, ticks: u64) -> Vec<Tick> {
             quantity_exponent: -8,
             updated_at: 0,
             ingestion_timestamp: i64::try_from(at).unwrap_or(i64::MAX),
+            shown_at: 0,
             raw_id: String::new(),
         }
     };
