@@ -304,10 +304,12 @@ fn within(book: &Book, side: Side, (lowest, highest): (i128, i128)) -> (Option<E
         Side::Bid => (|price, _, highest| price > highest, lowest),
         Side::Ask => (|price, lowest, _| price < lowest, highest),
     };
-    let beyond = horizon.map(i128::from).is_some_and(|horizon| match side {
-        Side::Bid => worst < horizon,
-        Side::Ask => worst > horizon,
-    });
+    // A band narrower than a step may hold no price at all, and then reaches nowhere.
+    let beyond = lowest <= highest
+        && horizon.map(i128::from).is_some_and(|horizon| match side {
+            Side::Bid => worst < horizon,
+            Side::Ask => worst > horizon,
+        });
     let inside = |level: &Level| {
         let price = i128::from(level.tick_index);
         let known = horizon.is_none_or(|horizon| side.rank(level.tick_index) >= side.rank(horizon));

@@ -100,6 +100,16 @@ fn no_sum_crosses_a_horizon_and_one_that_would_is_partial() {
     assert_eq!(reserves("1").part(&one), band(1, 24, true));
 }
 
+/// Crossed with its mid, 6.5, beyond what is known of the bids: 5 percent of it are no whole step, 20 percent are two.
+#[test]
+fn a_band_without_a_price_in_it_reaches_beyond_no_horizon() {
+    let mut known = book_in(SCALE, Window::Known(1), &[(8, 1), (13, 1)], &[]);
+    known.apply(TickChange::at(Side::Ask, 0, u(1)));
+    assert_eq!(known.horizon(Side::Bid), Some(8));
+    assert_eq!(reserves("5").part(&known), band(0, 0, false));
+    assert_eq!(reserves("20").part(&known), band(0, 0, true));
+}
+
 #[test]
 fn a_book_whose_top_is_not_known_adds_nothing_and_says_so() {
     let mut known = book_in(SCALE, Window::Known(1), &[(9_990, 1)], &[(10_010, 8)]);
