@@ -14,6 +14,8 @@ pub const AGAIN_EVERY: Duration = Duration::from_secs(60);
 pub(super) struct Alarm {
     /// The worst state of this episode.
     worst: StoreState,
+    /// This episode was said, so its end will be.
+    open: bool,
     said: Option<Instant>,
     raw_left_out: u64,
     raw_said: Option<Instant>,
@@ -33,17 +35,19 @@ impl Alarm {
         }
     }
 
-    /// Whether the state is to be said: an episode begins or ends, its disk is found full, or it lasts.
+    /// Whether the state is to be said: an episode begins or ends, its disk is found full, or it lasts. One that begins within
+    /// a minute of the last word is not said, nor is its end: a store that is just too slow is behind many times a second.
     fn is_due(&mut self, now: Instant, state: StoreState) -> bool {
         if state == StoreState::Ready {
             self.worst = state;
-            return self.said.take().is_some();
+            return std::mem::replace(&mut self.open, false);
         }
         let lasts = self.said.is_none_or(|said| now.duration_since(said) >= AGAIN_EVERY);
         let found_full = state == StoreState::Full && self.worst < state;
         self.worst = self.worst.max(state);
         if lasts || found_full {
             self.said = Some(now);
+            self.open = true;
         }
         lasts || found_full
     }
@@ -106,6 +110,10 @@ mod tests {
             (60_004, StoreState::Ready, true),
             (60_005, StoreState::Ready, false),
             (60_006, StoreState::Full, true),
+            (60_007, StoreState::Ready, true),
+            (60_008, StoreState::Behind, false),
+            (60_009, StoreState::Ready, false),
+            (120_006, StoreState::Behind, true),
         ] {
             assert_eq!(alarm.is_due(at(ms), state), due, "{ms} ms: {state:?}");
         }
