@@ -90,7 +90,9 @@ fn a_backup_beside_a_running_server_is_a_store_to_go_on_from() -> Result<()> {
     second.await_metric(APPLIED, 50)?;
     let shown = version(&over_http(&second, BINANCE)?)?;
     assert!(shown.epoch > before["BTCUSDT"], "{shown} after {before:?}");
-    await_books("the books of a restored server", &second, &market.pause()?)?;
+    let mut books = market.pause()?;
+    books.retain(|name, _| name.starts_with("binance_spot/"));
+    await_books("a restored server", &second, &books)?;
     let right = of_json(&over_http(&second, BINANCE)?)?;
     assert!(second.terminate()?.success());
     let after = epochs(&again)?;
