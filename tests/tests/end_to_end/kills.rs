@@ -98,7 +98,7 @@ pub(crate) fn dies(launch: &Launch, data_dir: &Path, moment: Moment) -> Result<b
         Moment::View => {
             sql(data_dir, FAILING)?;
             let mut started = launch.spawn()?;
-            started.await_log("is repeated")?;
+            started.await_log("it is tried again")?;
             let killed = killed(started)?;
             sql(data_dir, MENDED)?;
             Ok(killed)

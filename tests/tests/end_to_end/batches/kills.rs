@@ -146,6 +146,8 @@ fn kill_all(stage: &Stage, chain: &Chain, seed: &mut Seed, data_dir: &Path, port
     Ok(kills)
 }
 
+const RETRIES: &str = "sprag_store_events_total{event=\"retries\"}";
+
 /// Lets the store refuse inserts while batches come; nothing is acknowledged meanwhile that is not logged.
 fn refused_for_a_while(stage: &Stage, server: &Server, data_dir: &Path, batches: &[GeneratedBatch]) -> Result<()> {
     let (log, rows) = batches.split_at(batches.len() / 2);
@@ -155,8 +157,9 @@ fn refused_for_a_while(stage: &Stage, server: &Server, data_dir: &Path, batches:
     server.await_metric(&event("store_failures"), failures + 2)?;
     sql(data_dir, LOG_MENDED)?;
     sql(data_dir, ROWS_FAILING)?;
+    let retries = server.metric(RETRIES)?;
     stage.publish(rows)?;
-    process::until("a refused insert", || Ok(server.log().contains("is repeated").then_some(())))?;
+    server.await_metric(RETRIES, retries + 1)?;
     sql(data_dir, ROWS_MENDED)
 }
 
