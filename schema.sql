@@ -603,4 +603,4 @@ CREATE TABLE IF NOT EXISTS schema_migrations
 )
 ENGINE = ReplacingMergeTree(applied_at)
 ORDER BY number
-SETTINGS non_replicated_deduplication_window = 10000;
+SETTINGS non_replicated_deduplication_window = 10000, min_age_to_force_merge_seconds = 600;

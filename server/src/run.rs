@@ -490,10 +490,12 @@ impl Pipeline {
         let raw_log = raw_log.map(|(queue, view)| RawLog::of_run(queue, view));
         let wishes = audit.as_mut().and_then(|audit| audit.wishes.take());
         let batches = start_batches(config, part, batches, (&listings, senders.first(), &now_ns, wishes))?;
-        let audit = audit::start(config, part, audit, (&listings, senders.first(), &now_ns, generation));
+        let (first, known, now) = (senders.first().cloned(), Arc::clone(&listings), Arc::clone(&now_ns));
         let source = SourceStart { senders, listings, port, now_ns, restored, raw_log };
         let (source_thread, source_end) = start_source(config, source)?;
         let workers = spawn("workers", move || drop(workers))?;
+        // Last: it holds a feed of the workers, who would wait for it if another part did not start.
+        let audit = audit::start(config, part, audit, (&known, first.as_ref(), &now, generation));
         let threads = vec![source_thread, workers, tape_thread];
         Ok(Self { tape: handle, control, tape_end, source_end, batches, audit, threads })
     }

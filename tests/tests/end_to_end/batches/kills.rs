@@ -20,7 +20,7 @@ use connectors::{
 };
 use market::{FeedState, Venue};
 use serde_json::Value;
-use sprag_tests::process::{self, Server, free_port};
+use sprag_tests::process::{Server, free_port};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
