@@ -97,6 +97,11 @@ impl Conflated {
         }
     }
 
+    /// Whether its book makes good a loss.
+    fn makes_good(&self) -> bool {
+        self.whole.as_ref().is_some_and(|whole| whole.after_loss)
+    }
+
     /// Bytes that it occupies.
     pub(super) fn bytes(&self) -> u64 {
         let whole = self.whole.as_ref().map_or(0, Made::bytes);
@@ -222,9 +227,13 @@ impl Waiting {
         Some(kept)
     }
 
-    /// The one that occupies most, and how much.
+    /// The one that occupies most, and how much; none whose book makes good a loss.
     pub(super) fn largest(&self) -> Option<(SymbolId, u64)> {
-        self.of.iter().map(|(symbol, kept)| (*symbol, kept.bytes())).max_by_key(|(symbol, bytes)| (*bytes, symbol.0))
+        self.of
+            .iter()
+            .filter(|(_, kept)| !kept.makes_good())
+            .map(|(symbol, kept)| (*symbol, kept.bytes()))
+            .max_by_key(|(symbol, bytes)| (*bytes, symbol.0))
     }
 
     pub(super) fn contains(&self, symbol: SymbolId) -> bool {

@@ -38,6 +38,11 @@ impl Hold {
         bytes_of_events(&self.events).saturating_add(self.later.as_ref().map_or(0, Conflated::bytes))
     }
 
+    /// Whether its book makes good a loss.
+    pub(super) fn makes_good(&self) -> bool {
+        self.events.front().is_some_and(|whole| whole.after_loss)
+    }
+
     /// Takes a further event; conflated if it shall be, or if one before it was. Gives how many changes are left out.
     pub(super) fn take(&mut self, now_ns: u64, made: Made, conflate: bool) -> u64 {
         match &mut self.later {

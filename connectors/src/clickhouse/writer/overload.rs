@@ -11,7 +11,8 @@
 //! * Conflated changes are bounded by twice the bound. Beyond it the instrument that occupies most is given up: all
 //!   that waits of it is left out, and so is what comes, until a whole book of it comes. That is asked for when the store
 //!   is no longer behind, buries what the store has beyond it, and makes the state right again; until then the state
-//!   of that instrument is an old one.
+//!   of that instrument is an old one. The book itself, and what follows it, is not given up again: it is bounded by the
+//!   ticks that it has.
 //! * Trades and messages of venues have bounds of their own. Beyond them the oldest go: trades with a row in
 //!   `history_gaps`, messages counted; the next message that is kept names the one before it, which shows the hole.
 //!
@@ -166,9 +167,10 @@ impl StoreWriter {
         }
     }
 
-    /// The instrument of which most waits, among those of which something can be given up.
+    /// The instrument of which most waits, among those of which something can be given up: none whose book has come to
+    /// make good a loss, or a book that is larger than the bound would be asked for for ever.
     fn largest(&self) -> Option<SymbolId> {
-        let held = self.holds.iter().filter(|(_, hold)| self.blocks.name(hold.leg).is_none());
+        let held = self.holds.iter().filter(|(_, hold)| self.blocks.name(hold.leg).is_none() && !hold.makes_good());
         let held = held.map(|(symbol, hold)| (*symbol, hold.bytes())).max_by_key(|(symbol, bytes)| (*bytes, symbol.0));
         let largest =
             self.waiting.largest().into_iter().chain(held).max_by_key(|(symbol, bytes)| (*bytes, symbol.0))?;

@@ -142,14 +142,18 @@ fn beyond_the_second_bound_the_largest_instrument_is_given_up_until_its_whole_bo
     push(&mut writer, &changes(0, 61, &[(Side::Bid, 61, 1)], false));
     assert_eq!(all_ticks(&take_all(&mut writer, u64::MAX)), [], "nothing is said of it before its book");
     push(&mut writer, &changes(0, 61, &[(Side::Bid, 60, 1), (Side::Bid, 61, 1)], true));
-    assert_eq!(writer.poll(0), Some(Action::LoadLiveKeys(SymbolId(0))), "whatever the store has of it is buried");
+    let gap = inserting(&mut writer, u64::MAX);
+    assert_eq!(gap.table, Table::HistoryGaps, "its loss is on record first");
+    writer.inserted(&gap.token);
+    let action = writer.poll(u64::MAX);
+    assert_eq!(action, Some(Action::LoadLiveKeys(SymbolId(0))), "whatever the store has of it is buried");
     writer.live_keys(0, SymbolId(0), &[live(Side::Bid, 7, 1)]);
     push(&mut writer, &changes(0, 62, &[(Side::Bid, 61, 2)], false));
     writer.flush();
     let batches = take_all(&mut writer, u64::MAX);
     let right = [(61, Side::Bid, 60, 1), (61, Side::Bid, 61, 1), (61, Side::Bid, 7, 0), (62, Side::Bid, 61, 2)];
     assert_eq!(all_ticks(&batches), right);
-    let gap = gaps(&batches).first().map(|gap| (gap.after(), gap.left_out.last, gap.left_out.count));
+    let gap = gaps(&[gap]).first().map(|gap| (gap.after(), gap.left_out.last, gap.left_out.count));
     assert_eq!(gap, Some((at(1), at(61), 60)));
     assert_eq!(writer.counters(0).rows_unconfirmed(), 0);
 }
