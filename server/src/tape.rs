@@ -52,6 +52,9 @@ const CHECK_EVERY: Duration = Duration::from_secs(30);
 /// How long the store may take, at the end, for what waits in front of its queue.
 const HAND_OVER_MAX: Duration = PARENT_FLUSH_MAX;
 
+/// Longest wait at the end for a store that is behind to want the books that it lacks.
+const SETTLE_MAX: Duration = Duration::from_secs(10);
+
 /// How often the store's queue is tried then.
 const HAND_OVER_EVERY: Duration = Duration::from_millis(1);
 
@@ -380,13 +383,15 @@ impl Running {
         }
     }
 
-    /// Hands what waits for the store over before the end, at the store's pace; whether nothing is left.
+    /// Hands what waits for the store over before the end, at the store's pace, and the whole books that it lacks because
+    /// it was behind; whether nothing is left. A store that stays behind has it on record what it lacks.
     fn hand_over(&mut self) -> bool {
         let Some(port) = &mut self.port else { return true };
-        let until = Instant::now() + HAND_OVER_MAX;
+        let (until, settled_until) = (Instant::now() + HAND_OVER_MAX, Instant::now() + SETTLE_MAX);
         loop {
+            port.give_wanted(&self.tape.hub);
             port.drain();
-            if port.is_empty() {
+            if port.is_settled() || port.is_empty() && Instant::now() >= settled_until {
                 return true;
             }
             if Instant::now() >= until {

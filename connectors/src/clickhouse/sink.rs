@@ -152,6 +152,7 @@ pub async fn run_sink(
         waiting: VecDeque::new(),
         started: Instant::now(),
         shown: 0,
+        taken: 0,
         alarm: Alarm::default(),
     };
     let mut taken = Vec::with_capacity(TAKE_MAX);
@@ -211,6 +212,8 @@ struct Sink {
     started: Instant,
     /// The writer's step that the view shows.
     shown: u64,
+    /// Inputs of the tape that were pushed.
+    taken: u64,
     alarm: Alarm,
 }
 
@@ -225,6 +228,7 @@ impl Sink {
         let now_ns = self.now_ns();
         while !self.writer.is_full() {
             let Some(input) = self.waiting.pop_front() else { break };
+            self.taken += u64::from(!matches!(input, SinkInput::Raw(_) | SinkInput::Correction(_)));
             self.push(now_ns, input)?;
         }
         while let Some(action) = self.writer.poll(now_ns) {
@@ -239,7 +243,10 @@ impl Sink {
         self.alarm.look(Instant::now(), &counters);
         self.view.want(self.writer.take_wanted());
         let waits = u64::from(!self.waiting.is_empty());
+        let (taken, lacks_books) = (self.taken, self.writer.lacks_books());
         self.view.with(|view| {
+            view.taken = taken;
+            view.lacks_books = lacks_books;
             view.counters = counters;
             view.waits += waits;
         });

@@ -34,6 +34,8 @@ pub struct StorePort {
     trades_left_out: BTreeMap<SymbolId, LeftOut>,
     /// Books that the sink wants.
     wanted: Vec<SymbolId>,
+    /// Inputs that the queue took.
+    handed: u64,
 }
 
 impl StorePort {
@@ -50,6 +52,7 @@ impl StorePort {
             left_out: BTreeMap::new(),
             trades_left_out: BTreeMap::new(),
             wanted: Vec::new(),
+            handed: 0,
         }
     }
 
@@ -57,6 +60,12 @@ impl StorePort {
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.backlog.len()
+    }
+
+    /// Whether the sink has all that was handed over, and lacks no whole book.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.is_empty() && self.view.is_settled(self.handed)
     }
 
     /// Whether nothing waits.
@@ -72,6 +81,11 @@ impl StorePort {
         for (leg, place) in step.through.drain(..) {
             self.push(SinkInput::Through { leg, place });
         }
+        self.give_wanted(hub);
+    }
+
+    /// Takes the whole books that the sink wants.
+    pub fn give_wanted(&mut self, hub: &Hub) {
         self.wanted.extend(self.view.take_wanted());
         for symbol in std::mem::take(&mut self.wanted) {
             match hub.instrument(symbol).and_then(|instrument| whole(instrument, hub.now_ns())) {
@@ -115,7 +129,10 @@ impl StorePort {
         while let Some(input) = self.backlog.pop_front() {
             let bytes = input.bytes();
             match self.queue.try_send(input) {
-                Ok(()) => self.bytes = self.bytes.saturating_sub(bytes),
+                Ok(()) => {
+                    self.bytes = self.bytes.saturating_sub(bytes);
+                    self.handed += 1;
+                }
                 Err(mpsc::error::TrySendError::Full(input)) => {
                     self.backlog.push_front(input);
                     break;

@@ -30,6 +30,9 @@ pub(super) struct ViewInner {
     pub(super) through: HashMap<LegId, Through>,
     pub(super) waits: u64,
     pub(super) wanted: Vec<SymbolId>,
+    /// Inputs of the tape that the writer has.
+    pub(super) taken: u64,
+    pub(super) lacks_books: bool,
 }
 
 impl SinkView {
@@ -85,6 +88,13 @@ impl SinkView {
             return Vec::new();
         }
         self.with(|inner| std::mem::take(&mut inner.wanted))
+    }
+
+    /// Whether the writer has so many inputs of the tape, and lacks no whole book: nothing more can make the store's state
+    /// more right.
+    #[must_use]
+    pub fn is_settled(&self, handed: u64) -> bool {
+        self.with(|inner| inner.taken >= handed && !inner.lacks_books)
     }
 
     pub(super) fn want(&self, symbols: Vec<SymbolId>) {

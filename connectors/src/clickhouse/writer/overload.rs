@@ -109,6 +109,12 @@ impl StoreWriter {
         std::mem::take(&mut self.overload.wanted)
     }
 
+    /// Whether whole books are lacking, or may be asked for when the store is no longer behind.
+    #[must_use]
+    pub fn lacks_books(&self) -> bool {
+        self.overload.on || !self.overload.given_up.is_empty()
+    }
+
     fn want(&mut self, symbol: SymbolId) {
         if !self.overload.wanted.contains(&symbol) {
             self.overload.wanted.push(symbol);
