@@ -193,10 +193,7 @@ pub async fn run(
     let bound = listener.local_addr().map_err(failed)?;
 
     let directory = Arc::new(Directory::default());
-    let mut store = None;
-    if config.store.enabled {
-        store = Some(analysts::open(config).await?);
-    }
+    let store = open_store(config).await?;
     let checkpoints = Arc::new(CheckpointView::default());
     let (bumps, bumped) = Bumps::open(&config.data_dir, Arc::clone(&directory)).map_err(RunError::DataDirectory)?;
     let streams = batch_streams(config);
@@ -570,12 +567,20 @@ impl Pipeline {
     }
 }
 
+/// The store, if there shall be one.
+async fn open_store(config: &Config) -> Result<Option<Store>, StoreError> {
+    if config.store.enabled { analysts::open(config).await.map(Some) } else { Ok(None) }
+}
+
+/// Books of the batch stream that an audit wishes to have rebuilt, if there are audits.
+type Wishes = Option<mpsc::Receiver<Box<str>>>;
+
 /// Starts the batch stream, if there shall be one.
 fn start_batches(
     config: &Config,
     part: &StorePart,
     begin: Option<BatchBegin>,
-    (listings, feed, now_ns, wishes): (&Arc<Listings>, Option<&FeedSender>, &Clock, Option<mpsc::Receiver<Box<str>>>),
+    (listings, feed, now_ns, wishes): (&Arc<Listings>, Option<&FeedSender>, &Clock, Wishes),
 ) -> Result<Option<BatchSource>, RunError> {
     let (Some(begin), Some(store), Some(view), Some(feed)) = (begin, &part.store, &part.view, feed) else {
         return Ok(None);

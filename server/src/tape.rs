@@ -62,6 +62,10 @@ const HAND_OVER_EVERY: Duration = Duration::from_millis(1);
 const TAKE_MAX: usize = 1_024;
 
 /// What the tape's thread takes.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every message is a cut; a box would be one more allocation for each"
+)]
 pub enum TapeInput {
     /// From the workers.
     Sink(SinkMessage),

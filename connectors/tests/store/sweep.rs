@@ -17,7 +17,9 @@ fn tick(index: i64, reserves: u64) -> (Side, i64, U256) {
     (Side::Bid, index, number(reserves))
 }
 
-async fn push(address: &StoreAddress, events: &[(u64, &[(Side, i64, U256)])]) {
+type Tick = (Side, i64, U256);
+
+async fn push(address: &StoreAddress, events: &[(u64, &[Tick])]) {
     let (directory, instrument) = directory();
     for (seq, rows) in events {
         let event = changes(&instrument, Version::new(1, *seq), rows, false);

@@ -176,8 +176,7 @@ impl Driver {
             ..
         } = start;
         let position = cursor.unwrap_or(options.begin_after);
-        let log = Arc::new(log);
-        let (marks, stale) = Marks::new(leg, options.behind, now_ns());
+        let (log, (marks, stale)) = (Arc::new(log), Marks::new(leg, options.behind, now_ns()));
         let mut block_feed = Box::new(BlockFeed::new(listings, Arc::clone(&tranches), leg));
         block_feed.begin(end_of(position));
         block_feed.known(&known);

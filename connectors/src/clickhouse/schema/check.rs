@@ -243,7 +243,7 @@ fn of_settings(expected: &Expected, engine: &Engine<'_>) -> Option<Difference> {
         return None;
     }
     let cleanup = |name: &&str| engine.setting(name).is_some_and(|value| !matches!(value, "0" | "false" | "Never"));
-    if let Some(name) = CLEANUP.into_iter().find(|name| cleanup(&name)) {
+    if let Some(name) = CLEANUP.into_iter().find(|name| cleanup(name)) {
         let found = engine.setting(name).unwrap_or_default().into();
         let consequence = "a merge removes dead ticks, and what they replaced lives again";
         return Some(Difference::Setting { name, found, consequence, right: None });

@@ -25,7 +25,7 @@ pub(super) struct Question {
 /// What names a tick.
 const KEY: &str = "asset_0, asset_1, venue, asset_in, tick_index, fee, tranche_key";
 
-fn way(name: &'static str, right: bool, sql: String) -> Way {
+fn way(name: &'static str, right: bool, sql: &str) -> Way {
     // In one order, so that answers can be compared.
     Way { name, right, sql: format!("SELECT * FROM ({sql}) ORDER BY ALL") }
 }
@@ -54,12 +54,16 @@ fn book() -> Question {
         name: "a pair's book",
         goal_ms: Some(20.0),
         ways: vec![
-            way("FINAL", true, select(&format!("FINAL WHERE {pair} AND reserves_zero = 0"))),
-            way("argMax GROUP BY", true, newest("tick_state", pair)),
-            way("ORDER BY version DESC LIMIT 1 BY", true, limit_by),
-            way("argMax over tick_updates", true, newest("written.tick_updates", pair)),
-            way("without FINAL (wrong)", false, select(&format!("WHERE {pair} AND reserves_zero = 0"))),
-            way("FINAL and PREWHERE (wrong)", false, select(&format!("FINAL PREWHERE reserves_zero = 0 WHERE {pair}"))),
+            way("FINAL", true, &select(&format!("FINAL WHERE {pair} AND reserves_zero = 0"))),
+            way("argMax GROUP BY", true, &newest("tick_state", pair)),
+            way("ORDER BY version DESC LIMIT 1 BY", true, &limit_by),
+            way("argMax over tick_updates", true, &newest("written.tick_updates", pair)),
+            way("without FINAL (wrong)", false, &select(&format!("WHERE {pair} AND reserves_zero = 0"))),
+            way(
+                "FINAL and PREWHERE (wrong)",
+                false,
+                &select(&format!("FINAL PREWHERE reserves_zero = 0 WHERE {pair}")),
+            ),
         ],
     }
 }
@@ -83,10 +87,10 @@ fn changes(updates: u64) -> Question {
         name: "the changes of 5 s",
         goal_ms: Some(50.0),
         ways: vec![
-            way("argMax by the time index, no FINAL", true, newest("tick_state", &format!("WHERE {since}"))),
-            way("argMax over tick_updates", true, newest("written.tick_updates", &format!("WHERE {since}"))),
-            way("argMax over all, then the time", true, whole),
-            way("FINAL (wrong: no deaths)", false, final_),
+            way("argMax by the time index, no FINAL", true, &newest("tick_state", &format!("WHERE {since}"))),
+            way("argMax over tick_updates", true, &newest("written.tick_updates", &format!("WHERE {since}"))),
+            way("argMax over all, then the time", true, &whole),
+            way("FINAL (wrong: no deaths)", false, &final_),
         ],
     }
 }
@@ -99,10 +103,10 @@ fn whole() -> Question {
             way(
                 "FINAL",
                 true,
-                format!("SELECT {KEY}, reserves, version FROM tick_state FINAL WHERE reserves_zero = 0"),
+                &format!("SELECT {KEY}, reserves, version FROM tick_state FINAL WHERE reserves_zero = 0"),
             ),
-            way("argMax GROUP BY", true, newest("tick_state", "1")),
-            way("argMax over tick_updates", true, newest("written.tick_updates", "1")),
+            way("argMax GROUP BY", true, &newest("tick_state", "1")),
+            way("argMax over tick_updates", true, &newest("written.tick_updates", "1")),
         ],
     }
 }
