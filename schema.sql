@@ -89,8 +89,8 @@ ENGINE = ReplacingMergeTree(version, reserves_zero)
 ORDER BY (asset_0, asset_1, venue, asset_in, tick_index, fee, tranche_key)
 SETTINGS index_granularity = 1024, non_replicated_deduplication_window = 10000, min_age_to_force_merge_seconds = 600;
 
--- Up to which version the rows of dead ticks of an instrument were removed from `tick_state`: nothing that lives may come
--- in below it any more. Read it with FINAL.
+-- Below which version the rows of dead ticks of an instrument are removed from `tick_state`: nothing that lives may come in
+-- below it any more. Never above the instrument's own version. Read it with FINAL.
 CREATE TABLE IF NOT EXISTS tick_floors
 (
     venue LowCardinality(String),
@@ -104,7 +104,7 @@ ENGINE = ReplacingMergeTree(version)
 ORDER BY (asset_0, asset_1, venue, symbol)
 SETTINGS index_granularity = 1024, non_replicated_deduplication_window = 10000, min_age_to_force_merge_seconds = 600;
 
--- A tombstone always comes in; a row that lives does above the floor only, so that none can live again.
+-- A tombstone always comes in; a row that lives does not below the floor, so that none can live again.
 CREATE MATERIALIZED VIEW IF NOT EXISTS tick_state_fill TO tick_state AS
 SELECT
     venue, symbol, asset_0, asset_1, asset_in, tick_index, fee, tranche_key, reserves, reserves_zero, version,
@@ -116,7 +116,7 @@ LEFT JOIN
     FROM tick_floors
     GROUP BY venue, symbol, asset_0, asset_1
 ) AS floors USING (venue, symbol, asset_0, asset_1)
-WHERE reserves_zero = 1 OR version > ifNull(floor, toUInt128(0));
+WHERE reserves_zero = 1 OR version >= ifNull(floor, toUInt128(0));
 
 -- Rows of `tick_state` that a sweep is about to remove; `newest` tells a dead tick's tombstone from what it replaced. Empty
 -- between sweeps.

@@ -158,8 +158,8 @@ async fn reached(client: &Client) -> Result<BTreeMap<Named, Reached>, HealError>
             }
         }
     }
-    // The rows that reached the floor are gone on purpose.
-    let query = "SELECT asset_0, asset_1, venue, symbol, max(version) AS greatest FROM tick_floors \
+    // The rows below the floor are gone on purpose.
+    let query = "SELECT asset_0, asset_1, venue, symbol, toUInt128(max(version) - 1) AS greatest FROM tick_floors \
                  GROUP BY asset_0, asset_1, venue, symbol";
     for row in client.query(query).fetch_all::<VersionRow>().await.map_err(failed("read the floors"))? {
         let VersionRow { asset_0, asset_1, venue, symbol, greatest } = row;

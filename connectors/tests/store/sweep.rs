@@ -166,19 +166,55 @@ async fn a_batch_stream_is_swept_up_to_its_cursor() {
     assert_eq!(count(&address, "tick_state").await, 2);
 }
 
+/// An instrument whose last event was a death: what is written again at its version, by an audit or as a whole book, comes in.
+#[tokio::test]
+async fn what_is_written_again_at_the_instruments_own_version_comes_in() {
+    let address = store().await;
+    push(&address, &[(3, &[tick(100, 3), tick(90, 1)]), (4, &[tick(100, 0)])]).await;
+    let client = address.client();
+    for hours in [0, 7, 14] {
+        sweep(&client, &at(NOW_NS + hours * HOUR_NS)).await.unwrap();
+    }
+    optimize(&address).await;
+    assert_eq!(count(&address, "tick_state WHERE tick_index = 100").await, 1, "its tombstone stays");
+    push(&address, &[(3, &[tick(100, 9)]), (4, &[tick(90, 7)])]).await;
+    assert_eq!(visible(&address).await, [(90, "7".to_owned())]);
+    // It moves on.
+    push(&address, &[(5, &[tick(90, 8)])]).await;
+    for hours in [21, 28] {
+        sweep(&client, &at(NOW_NS + hours * HOUR_NS)).await.unwrap();
+    }
+    assert_eq!(count(&address, "tick_state WHERE tick_index = 100").await, 0);
+    push(&address, &[(2, &[tick(100, 9)])]).await;
+    assert_eq!(visible(&address).await, [(90, "8".to_owned())]);
+}
+
+/// A tombstone that is ahead of its instrument was written by nobody of us, and bars nobody.
+#[tokio::test]
+async fn a_tombstone_ahead_of_its_instrument_makes_no_floor() {
+    let address = store().await;
+    push(&address, &[(3, &[tick(90, 1)])]).await;
+    let columns = "venue, symbol, asset_0, asset_1, asset_in, tick_index, reserves_zero, version";
+    let row = "('binance_spot', 'BTCUSDT', 'BTC', 'USDT', 'USDT', 77, 1, 1267650600228229401496703205376)";
+    execute(&address, &format!("INSERT INTO tick_state ({columns}) VALUES {row}")).await;
+    assert_eq!(sweep(&address.client(), &at(NOW_NS)).await.unwrap().floors, 0);
+    push(&address, &[(4, &[tick(90, 2)])]).await;
+    assert_eq!(visible(&address).await, [(90, "2".to_owned())]);
+}
+
 /// A start finds nothing missing where a sweep removed rows.
 #[tokio::test]
 async fn what_was_swept_is_not_healed() {
     let address = store().await;
-    push(&address, &[(3, &[tick(100, 3), tick(90, 1)]), (4, &[tick(100, 0)])]).await;
+    push(&address, &[(3, &[tick(100, 3), tick(90, 1)]), (4, &[tick(100, 0)]), (5, &[tick(90, 2)])]).await;
     let client = address.client();
     for hours in [0, 7] {
         sweep(&client, &at(NOW_NS + hours * HOUR_NS)).await.unwrap();
     }
-    assert_eq!(count(&address, "tick_state").await, 1);
+    assert_eq!(count(&address, "tick_state WHERE tick_index = 100").await, 0);
     let healed = clickhouse::heal(&client).await.unwrap();
     assert_eq!(healed, clickhouse::Healed::default());
-    assert_eq!(count(&address, "tick_state").await, 1);
+    assert_eq!(count(&address, "tick_state WHERE tick_index = 100").await, 0);
 }
 
 #[tokio::test]

@@ -104,16 +104,20 @@ impl Audit {
     }
 
     /// Marks an instrument that is in doubt, and has its source asked for the book.
-    async fn resync(&self, instrument: &Instrument, findings: &[Finding]) -> Result<(), AuditError> {
+    async fn resync(&mut self, instrument: &Instrument, findings: &[Finding]) -> Result<(), AuditError> {
         if !findings.iter().any(|finding| finding.ruling == Ruling::Resync) {
+            return Ok(());
+        }
+        // First the wish, which may find no room: a book that is marked and not wished for would stay marked.
+        let rebuilds = self.rebuilds.as_ref().filter(|_| instrument.venue.sends_batches());
+        if let Some(Err(error)) = rebuilds.map(|rebuilds| rebuilds.try_send((*instrument.symbol).into())) {
+            tracing::error!(%error, instrument = %instrument.text, "the batch stream takes no wish for a book now; the next audit tries again");
+            drop(self.memory.recall(instrument.id));
             return Ok(());
         }
         if !self.lanes.doubt(instrument.id).await? {
             tracing::error!(instrument = %instrument.text, "a lane could not be told of a doubt; the next audit tries again");
-        }
-        let rebuilds = self.rebuilds.as_ref().filter(|_| instrument.venue.sends_batches());
-        if let Some(Err(error)) = rebuilds.map(|rebuilds| rebuilds.try_send((*instrument.symbol).into())) {
-            tracing::error!(%error, instrument = %instrument.text, "the batch stream takes no wish for a book now");
+            drop(self.memory.recall(instrument.id));
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use super::{
 };
 use connectors::{clickhouse::batch_log::BatchLog, neutron_dex::feed::At};
 use market::batch::{BatchKind, end_of};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// Wishes that are served at one time; more wait in their channel.
 const WISHES_MAX: usize = 64;
@@ -18,6 +18,9 @@ const WISHES_MAX: usize = 64;
 /// Batches that are read for them at the most, from the last snapshot in the log on: some hours of a chain. A book whose
 /// log is longer stays marked until a snapshot comes.
 const BATCHES_MAX: usize = 20_000;
+
+/// Longest time that it may take, for nothing new of the stream is shown meanwhile; a store that does not answer ends it too.
+const REBUILD_MAX: Duration = Duration::from_secs(30);
 
 impl Driver {
     /// Takes wishes, and begins to rebuild what they name if all that it is rebuilt from is in the log.
@@ -41,7 +44,10 @@ impl Driver {
         }
         let wished = std::mem::take(&mut self.wished);
         let (log, numbers, after) = (Arc::clone(&self.log), Arc::clone(&self.numbers), self.options.begin_after);
-        self.tasks.spawn(async move { Done::Wished(rebuild(&log, &numbers, wished, after, position).await) });
+        self.tasks.spawn(async move {
+            let rebuilt = tokio::time::timeout(REBUILD_MAX, rebuild(&log, &numbers, wished, after, position)).await;
+            Done::Wished(rebuilt.unwrap_or(Err(Unreadable::Missing)))
+        });
         true
     }
 

@@ -27,7 +27,7 @@ LEFT JOIN
     FROM tick_floors
     GROUP BY venue, symbol, asset_0, asset_1
 ) AS floors USING (venue, symbol, asset_0, asset_1)
-WHERE reserves_zero = 1 OR version > ifNull(floor, toUInt128(0));
+WHERE reserves_zero = 1 OR version >= ifNull(floor, toUInt128(0));
 
 -- Made anew by schema.sql, without prices that are powers.
 DROP VIEW IF EXISTS candles;

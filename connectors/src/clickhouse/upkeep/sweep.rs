@@ -1,8 +1,9 @@
 //! The sweep: removes the rows of ticks that have been dead for longer than late data may take, so that none of them can
 //! live again. Merges with CLEANUP and a TTL cannot do it (docs/adr/0017-the-sweep.md).
 //!
-//! 1. A *floor* is set for an instrument: a version up to which nothing that lives comes into `tick_state` any more, which
-//!    the view that fills it sees to. It is that of the newest tombstone that is older than the horizon.
+//! 1. A *floor* is set for an instrument: a version below which nothing that lives comes into `tick_state` any more, which
+//!    the view that fills it sees to. It is above the newest tombstone that is older than the horizon, and never above the
+//!    instrument's own version, at which books and corrections may be written again.
 //! 2. When the floor has stood for the horizon, no insert from before it is under way, and the rows of a tick that is dead
 //!    below it can no longer change. They are listed.
 //! 3. What the tombstones replaced is removed, everywhere; only then are the tombstones.
@@ -27,7 +28,10 @@ const LISTS_MAX: u32 = 100;
 /// Longest wait for one statement: it rewrites the parts that hold dead ticks, of tables of some GB at most.
 const STEP_MAX: Duration = Duration::from_mins(30);
 
-/// What names a tick.
+/// Ticks are grouped in the order of the table, one after the other, and not all in memory.
+const IN_ORDER: &str = "optimize_aggregation_in_order";
+
+/// What names a tick: the sorting key of `tick_state`.
 const KEY: &str = "asset_0, asset_1, venue, asset_in, tick_index, fee, tranche_key";
 
 /// A sweep at a moment.
@@ -117,7 +121,7 @@ impl Sweep<'_> {
             SweepStep::SetFloors => ("set floors", self.set_floors()),
         };
         // A mutation that is waited for: only then is the next step right.
-        let query = client.query_raw(&statement).with_setting("mutations_sync", "2");
+        let query = client.query_raw(&statement).with_setting("mutations_sync", "2").with_setting(IN_ORDER, "1");
         let performed = tokio::time::timeout(STEP_MAX, query.with_setting("max_threads", "1").execute()).await;
         let slow = |_| UpkeepError::Slow { action, seconds: STEP_MAX.as_secs() };
         performed.map_err(slow)?.map_err(failed(action))
@@ -143,7 +147,7 @@ impl Sweep<'_> {
         format!(
             "SELECT {KEY}, last FROM ({}) AS dead INNER JOIN (SELECT asset_0, asset_1, venue, symbol, version AS floor \
              FROM tick_floors FINAL WHERE set_at <= fromUnixTimestamp64Nano({}::Int64)) AS floors \
-             USING (asset_0, asset_1, venue, symbol) WHERE last <= floor",
+             USING (asset_0, asset_1, venue, symbol) WHERE last < floor",
             Self::dead(),
             self.cutoff_ns(),
         )
@@ -151,7 +155,8 @@ impl Sweep<'_> {
 
     async fn count_dead(&self, client: &Client) -> Result<u64, UpkeepError> {
         let query = format!("SELECT count() FROM ({})", self.removable());
-        let counted = client.query_raw(&query).with_setting("max_threads", "1").fetch_one().await;
+        let query = client.query_raw(&query).with_setting("max_threads", "1").with_setting(IN_ORDER, "1");
+        let counted = query.fetch_one().await;
         counted.map_err(failed("count dead ticks"))
     }
 
@@ -186,9 +191,11 @@ impl Sweep<'_> {
         let venues = if venues.is_empty() { "''".to_owned() } else { venues.join(", ") };
         format!(
             "INSERT INTO tick_floors (venue, symbol, asset_0, asset_1, version, set_at) \
-             SELECT venue, symbol, asset_0, asset_1, max(last) AS version, fromUnixTimestamp64Nano({}::Int64) \
-             FROM ({}) AS dead LEFT JOIN (SELECT venue, min(height) AS height FROM batch_cursors FINAL GROUP BY venue) AS cursors \
-             USING (venue) WHERE since <= fromUnixTimestamp64Nano({cutoff}::Int64) AND (venue NOT IN ({venues}) \
+             SELECT venue, symbol, asset_0, asset_1, least(max(last) + toUInt128(1), any(reached)) AS version, \
+             fromUnixTimestamp64Nano({}::Int64) FROM ({}) AS dead INNER JOIN \
+             (SELECT venue, symbol, asset_0, asset_1, version AS reached FROM instrument_version FINAL) AS instruments \
+             USING (venue, symbol, asset_0, asset_1) LEFT JOIN (SELECT venue, min(height) AS height FROM batch_cursors FINAL GROUP BY venue) AS cursors \
+             USING (venue) WHERE last <= reached AND since <= fromUnixTimestamp64Nano({cutoff}::Int64) AND (venue NOT IN ({venues}) \
              OR bitShiftRight(bitAnd(last, toUInt128(18446744073709551615)), 30) <= ifNull(height, 0)) \
              AND (venue, symbol, asset_0, asset_1) NOT IN (SELECT venue, symbol, asset_0, asset_1 FROM tick_floors FINAL \
              WHERE set_at > fromUnixTimestamp64Nano({cutoff}::Int64)) \

@@ -140,6 +140,11 @@ impl Blocks {
         self.streams.iter_mut().find(|stream| stream.of.leg == leg)
     }
 
+    /// Whether a venue's books come from a batch stream.
+    pub(super) fn are_of(&self, venue: Venue) -> bool {
+        self.streams.iter().any(|stream| stream.of.venue == venue)
+    }
+
     /// The name of the leg's stream, if it brings one.
     pub(super) fn name(&self, leg: LegId) -> Option<&Arc<str>> {
         self.streams.iter().find(|stream| stream.of.leg == leg).map(|stream| &stream.of.stream)

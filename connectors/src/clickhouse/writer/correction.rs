@@ -69,9 +69,8 @@ impl StoreWriter {
         let rows: Vec<_> = ticks.into_iter().map(row).collect();
         self.counters.rows_pushed += count(rows.len());
         let bytes = bytes_of(&rows);
-        let leg = self.known.get(&symbol).map(|known| known.leg);
-        let of_stream = leg.is_some_and(|leg| self.blocks.name(leg).is_some());
-        let queue = if of_stream { &mut self.wholes } else { &mut self.ticks };
+        // What of a batch stream is, is never conflated or left out.
+        let queue = if self.blocks.are_of(instrument.venue) { &mut self.wholes } else { &mut self.ticks };
         queue.append(now_ns, Rows::Ticks(rows), bytes, None);
         // Live keys that are asked for later are asked for behind it.
         if let Some(known) = self.known.get_mut(&symbol) {

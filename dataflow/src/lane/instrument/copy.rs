@@ -15,7 +15,7 @@ impl Instrument {
             version: self.content,
             scale: self.book.scale(),
             state: self.marked(),
-            restored: self.restored.is_some() && self.restored == self.content,
+            restored: self.rebuilds == 0 && self.restored.is_some() && self.restored == self.content,
             rebuilds: self.rebuilds,
             ticks: if ask.ticks { self.book.ticks().collect() } else { Vec::new() },
         }
