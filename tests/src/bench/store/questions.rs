@@ -37,7 +37,7 @@ pub(super) fn questions(updates: u64) -> [Question; 3] {
 
 fn newest(table: &str, condition: &str) -> String {
     format!(
-        "SELECT {KEY}, argMax(reserves, version) AS reserves, max(version) AS version FROM {table} WHERE {condition} \
+        "SELECT {KEY}, argMax(reserves, version) AS newest, max(version) AS at FROM {table} WHERE {condition} \
          GROUP BY {KEY} HAVING argMax(reserves_zero, version) = 0"
     )
 }
@@ -73,15 +73,16 @@ fn changes(updates: u64) -> Question {
     let since = format!("ingestion_timestamp >= fromUnixTimestamp64Nano({since_ns}::Int64)");
     let newest = |from: &str, condition: &str| {
         format!(
-            "SELECT {KEY}, argMax(tuple(reserves, reserves_zero), version) AS state, max(version) AS version FROM {from} \
+            "SELECT {KEY}, argMax(tuple(reserves, reserves_zero), version) AS state, max(version) AS at FROM {from} \
              {condition} GROUP BY {KEY}"
         )
     };
     let final_ =
         format!("SELECT {KEY}, tuple(reserves, reserves_zero) AS state, version FROM tick_state FINAL WHERE {since}");
     let whole = format!(
-        "SELECT {KEY}, state, version FROM (SELECT {KEY}, argMax(tuple(reserves, reserves_zero), version) AS state, \
-         max(version) AS version, max(ingestion_timestamp) AS ingestion_timestamp FROM tick_state GROUP BY {KEY}) WHERE {since}"
+        "SELECT {KEY}, state, at FROM (SELECT {KEY}, argMax(tuple(reserves, reserves_zero), version) AS state, \
+         max(version) AS at, max(ingestion_timestamp) AS seen FROM tick_state GROUP BY {KEY}) \
+         WHERE seen >= fromUnixTimestamp64Nano({since_ns}::Int64)"
     );
     Question {
         name: "the changes of 5 s",
